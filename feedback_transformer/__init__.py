@@ -1,0 +1,27 @@
+"""The Feedback Transformer (Fan et al., arXiv 2002.09402): models that read their own past, and what they need.
+
+from feedback_transformer import LanguageModel, ModelConfig
+
+model = LanguageModel(ModelConfig(num_layers=4, model_dim=256, num_heads=4), vocab_size=256)
+logits, state = model(tokens)          # a block of steps
+logits, state = model.step(token, state)   # one step more, at constant cost
+"""
+
+from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig
+from feedback_transformer.model.feedback import FeedbackTransformer
+from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.model.lstm import LSTM
+from feedback_transformer.model.transformer import Transformer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LSTM",
+    "ConfigError",
+    "FeedbackTransformer",
+    "LanguageModel",
+    "ModelConfig",
+    "TrainConfig",
+    "Transformer",
+    "__version__",
+]

@@ -1,0 +1,282 @@
+"""Configurations: frozen dataclasses, checked once at birth, overridden by `key=value`, to and from JSON.
+
+    ModelConfig     a core: what it is made of
+    TrainConfig     a training run: how it learns
+
+Every field is documented where it is declared, and `feedback-transformer list fields` prints them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+Config = TypeVar("Config")
+
+CORES = ("feedback", "transformer", "lstm")
+NORMS = ("pre", "post")
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be: names the field, its value and the way out."""
+
+
+def documented(default: Any, doc: str) -> Any:
+    """A dataclass field with its documentation beside it."""
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A core: Feedback Transformer, Transformer or LSTM.
+
+    >>> ModelConfig(num_layers=4, model_dim=256, num_heads=4).head_dim
+    64
+    """
+
+    core: str = documented("feedback", "which core: feedback, transformer or lstm")
+    num_layers: int = documented(2, "L, the number of layers")
+    model_dim: int = documented(64, "D, the width of a layer's input and output")
+    num_heads: int = documented(2, "H, the number of attention heads")
+    head_dim: int = documented(0, "K, the width of a head; 0 means model_dim / num_heads")
+    ff_dim: int = documented(0, "inner width of the feed-forward sublayer; 0 means 4 * model_dim")
+    memory_size: int = documented(100, "S, how many past steps are attended to")
+    memory: str = documented(
+        "weighted-sum",
+        "how a step's layers become its memory: weighted-sum (the paper), top, layer:K, average, "
+        "recurrent or previous-layer (a standard Transformer)",
+    )
+    shared_kv: bool = documented(True, "one key and value projection for all layers, or one pair a layer")
+    norm: str = documented("pre", "layer norm in front of (pre) or behind (post) each sublayer")
+    dropout: float = documented(0.0, "dropout on attention probabilities and on the ReLU")
+    embedding_dropout: float = documented(0.0, "dropout on the embedding's output")
+    output_dropout: float = documented(0.0, "dropout on the last layer's output")
+    position_std: float = documented(1.0, "spread of the relative position keys at the start")
+    position_slopes: tuple[float, ...] = documented(
+        (), "adds a learned bias per head over distance, starting at -slope * distance; one slope a head"
+    )
+    embedding_std: float = documented(1.0, "spread of the token embeddings at the start")
+    scale_residuals: bool = documented(
+        True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
+    )
+
+    def __post_init__(self) -> None:
+        if self.head_dim == 0 and self.num_heads > 0:
+            if self.model_dim % self.num_heads:
+                raise ConfigError(
+                    f"ModelConfig.model_dim = {self.model_dim} is not a multiple of num_heads = {self.num_heads}; "
+                    "change one of them or set head_dim"
+                )
+            object.__setattr__(self, "head_dim", self.model_dim // self.num_heads)
+        if self.ff_dim == 0:
+            object.__setattr__(self, "ff_dim", 4 * self.model_dim)
+        _one_of(self, "core", CORES)
+        _one_of(self, "norm", NORMS)
+        for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size"):
+            _at_least(self, name, 1)
+        for name in ("dropout", "embedding_dropout", "output_dropout"):
+            _within(self, name, 0.0, 1.0)
+        for name in ("position_std", "embedding_std"):
+            _at_least(self, name, 0.0)
+        if self.position_slopes and len(self.position_slopes) != self.num_heads:
+            raise ConfigError(
+                f"ModelConfig.position_slopes = {self.position_slopes} has {len(self.position_slopes)} slopes for "
+                f"num_heads = {self.num_heads}; give one a head, or none"
+            )
+        check_composition(self.memory, self.num_layers)
+
+
+COMPOSITIONS = ("weighted-sum", "top", "layer:K", "average", "recurrent", "previous-layer")
+
+
+def check_composition(name: str, num_layers: int) -> None:
+    """`layer:K` must name a layer that exists (0 is the embedding); the others need only be known."""
+    kind, _, index = name.partition(":")
+    if kind == "layer" and index.isdigit() and int(index) <= num_layers:
+        return
+    if kind == "layer" and index:
+        raise ConfigError(f"ModelConfig.memory = {name!r}: choose a layer from 0 (the embedding) to {num_layers}")
+    if name not in COMPOSITIONS or kind == "layer":
+        raise ConfigError(f"ModelConfig.memory = {name!r} is not known; choose one of {', '.join(COMPOSITIONS)}")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run: how long, how fast, on how much, and what is looked at on the way."""
+
+    steps: int = documented(1000, "number of updates")
+    finetune_steps: int = documented(0, "updates added at the end at a tenth of the rate")
+    batch_size: int = documented(32, "B, the number of lanes that run side by side")
+    bptt: int = documented(64, "T, steps of a block: gradients reach back this far")
+    bptt_start: int = documented(0, "block length until bptt_warmup is over; 0 means bptt from the start")
+    bptt_warmup: float = documented(0.5, "the part of the steps that run with bptt_start")
+    learning_rate: float = documented(1e-3, "Adam's rate after warm-up")
+    warmup_steps: int = documented(100, "updates over which the rate rises from zero")
+    schedule: str = documented("constant", "the rate after warm-up: constant, linear or cosine, down to zero")
+    adam_beta2: float = documented(0.999, "Adam's second decay")
+    gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
+    curriculum: tuple[str, ...] = documented(
+        (), "easier tasks to begin with, each as task overrides, for example length=6; the task itself comes last"
+    )
+    curriculum_gate: float = documented(0.75, "running accuracy at which the curriculum moves on")
+    curriculum_deadline: float = documented(
+        0.5, "the part of the steps by which the curriculum is over in any case, stage by stage"
+    )
+    train_episodes: int = documented(10_000, "size of the training set; 0 means fresh episodes for ever")
+    eval_episodes: int = documented(1000, "size of the validation set and of the test set")
+    eval_every: int = documented(200, "updates between evaluations on the validation set")
+    checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
+    patience: int = documented(0, "stop after this many evaluations without a better one; 0 means never")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "bptt", "eval_every", "eval_episodes"):
+            _at_least(self, name, 1)
+        for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience"):
+            _at_least(self, name, 0)
+        for name in ("learning_rate", "gradient_clip", "checkpoint_seconds"):
+            _at_least(self, name, 0.0)
+        for name in ("bptt_warmup", "curriculum_deadline", "curriculum_gate"):
+            _within(self, name, 0.0, 1.0, closed=True)
+        _within(self, "adam_beta2", 0.0, 1.0)
+        _one_of(self, "schedule", SCHEDULES)
+
+    @property
+    def total_steps(self) -> int:
+        return self.steps + self.finetune_steps
+
+
+# ------------------------------------------------------------------------------------------------ checks
+
+
+def _sentence(config: Any, name: str) -> str:
+    return f"{type(config).__name__}.{name} = {getattr(config, name)!r}"
+
+
+def _one_of(config: Any, name: str, choices: tuple[str, ...]) -> None:
+    if getattr(config, name) not in choices:
+        raise ConfigError(f"{_sentence(config, name)} is not known; choose one of {', '.join(choices)}")
+
+
+def _at_least(config: Any, name: str, least: float) -> None:
+    if not getattr(config, name) >= least:
+        raise ConfigError(f"{_sentence(config, name)} must be {least} or more")
+
+
+def _within(config: Any, name: str, low: float, high: float, closed: bool = False) -> None:
+    value = getattr(config, name)
+    if not (low <= value <= high if closed else low <= value < high):
+        bound = "to" if closed else "up to, but not including,"
+        raise ConfigError(f"{_sentence(config, name)} must lie in {low} {bound} {high}")
+
+
+# --------------------------------------------------------------------------------------- overrides and JSON
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'a' or 'b'?`, or the whole list when nothing is near."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(repr(word) for word in close)}?"
+    return f"; choose one of {', '.join(known)}"
+
+
+def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    """A config from a plain dictionary, with every name and type checked."""
+    fields = field_types(kind)
+    for name in values:
+        if name not in fields:
+            raise ConfigError(f"{kind.__name__} has no field {name!r}{nearest(name, fields)}")
+    return kind(**{name: _coerce(kind, name, fields[name], value) for name, value in values.items()})
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The config as JSON can hold it; `from_dict` gives it back."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(config).items()}
+
+
+def override(config: Config, assignments: Mapping[str, str]) -> Config:
+    """`override(config, {"num_layers": "4"})`: text values parsed by the field's type, then checked as a whole.
+
+    Fields that were derived from others (head_dim, ff_dim) are derived anew unless they are named.
+    """
+    kind = type(config)
+    values = {**to_dict(config), **_underived(config), **assignments}
+    return from_dict(kind, values)
+
+
+def _underived(config: Any) -> dict[str, Any]:
+    """The fields whose value is just what zero would have given: back to zero, so that they follow a change."""
+    if not isinstance(config, ModelConfig):
+        return {}
+    derived = {"head_dim": config.model_dim / config.num_heads, "ff_dim": 4 * config.model_dim}
+    return {name: 0 for name, value in derived.items() if getattr(config, name) == value}
+
+
+def field_types(kind: Any) -> dict[str, Any]:
+    """Field name -> its type, for a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+
+
+def _coerce(kind: type, name: str, wanted: Any, value: Any) -> Any:
+    """Text or JSON to the field's type, or a sentence that says what was expected."""
+    try:
+        return _parse(wanted, value)
+    except (ValueError, TypeError, SyntaxError):
+        expected = getattr(wanted, "__name__", str(wanted)) if not typing.get_args(wanted) else str(wanted)
+        raise ConfigError(f"{kind.__name__}.{name} = {value!r} is not of type {expected}") from None
+
+
+def _parse(wanted: Any, value: Any) -> Any:
+    if typing.get_origin(wanted) is tuple:
+        return _parse_tuple(typing.get_args(wanted)[0], value)
+    if wanted is bool:
+        known = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+        if str(value).lower() not in known:
+            raise ValueError
+        return known[str(value).lower()]
+    if wanted is int:
+        number = float(value)
+        if isinstance(value, bool) or number != int(number):
+            raise ValueError
+        return int(value) if not isinstance(value, str) or value.lstrip("+-").isdigit() else int(number)
+    if wanted is float:
+        if isinstance(value, bool):
+            raise ValueError
+        return float(value)
+    if wanted is str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+    if typing.get_origin(wanted) in (types.UnionType, typing.Union):
+        return None if value is None else _parse(typing.get_args(wanted)[0], value)
+    raise TypeError(f"a config field of type {wanted} cannot be read")
+
+
+def _parse_tuple(item: Any, value: Any) -> tuple[Any, ...]:
+    """`2,0.1` or `(2, 0.1)` for numbers; `length=6;length=12` for texts."""
+    if isinstance(value, str):
+        if item is str:
+            value = [part.strip() for part in value.split(";") if part.strip()]
+        else:
+            value = ast.literal_eval(f"[{value.strip('()[] ')}]")
+    return tuple(_parse(item, part) for part in value)
+
+
+def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
+    """`["num_layers=4", "dropout=0.1"]` -> a dictionary; the first `=` splits."""
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{text!r} is not an override; write it as field=value, for example num_layers=4")
+        pairs[name.strip()] = value.strip()
+    return pairs

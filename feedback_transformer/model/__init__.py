@@ -1,0 +1,1 @@
+"""The paper's method: cores with one contract, and the models made of them. Start with `feedback.py`."""

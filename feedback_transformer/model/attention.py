@@ -1,0 +1,99 @@
+"""Queries attending to a memory of past steps, by content and by distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from feedback_transformer.model.memory import Projection
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """[B, T, H*K] -> [B, H, T, K]"""
+    return x.view(*x.shape[:-1], num_heads, -1).transpose(1, 2)
+
+
+class RelativePosition(nn.Module):
+    """What a distance alone adds to the score: q . p_d, and optionally a learned bias b_{h,d}.
+
+    One table for all heads and layers. Columns are in slot order: column S - d belongs to a memory d steps back.
+    """
+
+    def __init__(self, head_dim: int, memory_size: int, std: float = 1.0, slopes: Sequence[float] = ()) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.randn(head_dim, memory_size) * std)
+        self.bias: nn.Parameter | None = None
+        if slopes:
+            distance = torch.arange(memory_size, 0, -1)
+            self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, S]
+
+    def forward(self, query: Tensor, num_keys: int) -> Tensor:
+        """query [B, H, T, K] -> scores [B, H, T, num_keys], where the last key is one step before the last query.
+
+        Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number
+        that means nothing: `visible` hides them.
+        """
+        steps, window = query.shape[-2], self.keys.shape[-1]
+        skip = window - (num_keys - steps + 1)  # columns of memories older than the first query can have
+        first = max(0, skip - (steps - 1))  # and than any query can have
+        scores = query @ self.keys[:, first:]
+        if self.bias is not None:
+            scores = scores + self.bias[:, None, first:]
+        if steps == 1:
+            return scores
+        # [T, columns] -> [T, num_keys], each row one further to the right than the row above: pad every row by T,
+        # then read the same numbers as rows that are one shorter.
+        skip, row = skip - first, window - first + steps - 1
+        skewed = F.pad(scores, (0, steps)).flatten(-2)[..., skip : skip + steps * row]
+        return skewed.reshape(*query.shape[:-1], row)[..., :num_keys]
+
+
+def visible(history: Tensor, num_keys: int) -> Tensor:
+    """[B, 1, T, num_keys]: query t of a row sees the `history` [B, T] memories that exist before it."""
+    steps = history.shape[1]
+    query = torch.arange(steps, device=history.device)[:, None]
+    distance = (num_keys - steps + 1) + query - torch.arange(num_keys, device=history.device)
+    return ((distance >= 1) & (distance <= history[..., None])).unsqueeze(1)
+
+
+class KeyValue(nn.Module):
+    """Memories to keys and values. Under pre-norm the memory has a norm of its own in front."""
+
+    def __init__(self, model_dim: int, num_heads: int, head_dim: int, pre_norm: bool) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.norm = nn.LayerNorm(model_dim) if pre_norm else nn.Identity()
+        self.to_key = nn.Linear(model_dim, num_heads * head_dim, bias=False)
+        self.to_value = nn.Linear(model_dim, num_heads * head_dim, bias=False)
+
+    def forward(self, memory: Tensor) -> Projection:
+        """[B, M, D] -> keys and values [B, H, M, K]"""
+        memory = self.norm(memory)
+        return split_heads(self.to_key(memory), self.num_heads), split_heads(self.to_value(memory), self.num_heads)
+
+
+class Attention(nn.Module):
+    """softmax((q . (k_j + p_j)) / sqrt(K) + b_j) v_j over the memories j that exist; zero where none does."""
+
+    def __init__(self, model_dim: int, num_heads: int, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = head_dim**-0.5
+        self.to_query = nn.Linear(model_dim, num_heads * head_dim, bias=False)
+        self.to_output = nn.Linear(num_heads * head_dim, model_dim, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor) -> Tensor:
+        """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]"""
+        keys, values = memory
+        query = split_heads(self.to_query(x), self.num_heads) * self.scale
+        scores = query @ keys.transpose(-1, -2) + position(query, keys.shape[-2])
+        hidden = ~visible(history, keys.shape[-2])
+        probabilities = torch.softmax(scores.masked_fill(hidden, torch.finfo(x.dtype).min), dim=-1)
+        mixed = self.dropout(probabilities) @ values
+        # A row that sees nothing has spread its attention over hidden slots: its output is zero.
+        mixed = mixed * (history > 0)[:, None, :, None]
+        return self.to_output(mixed.transpose(1, 2).flatten(-2))

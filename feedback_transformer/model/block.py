@@ -1,0 +1,115 @@
+"""One layer (attention, feed-forward, norms), and the stack of layers that both attention cores are made of."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.model.attention import Attention, KeyValue, RelativePosition
+from feedback_transformer.model.memory import MemoryState, Projection
+
+
+class FeedForward(nn.Module):
+    """W2 relu(W1 x + b1) + b2, with dropout behind the ReLU."""
+
+    def __init__(self, model_dim: int, ff_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.expand = nn.Linear(model_dim, ff_dim)
+        self.contract = nn.Linear(ff_dim, model_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.contract(self.dropout(torch.relu(self.expand(x))))
+
+
+class Block(nn.Module):
+    """x^l -> x^{l+1}: attention to the memory, then feed-forward, each with a residual and a norm.
+
+    pre-norm:   z = x + Attn(LN(x)),    y = z + FF(LN(z))
+    post-norm:  z = LN(x + Attn(x)),    y = LN(z + FF(z))
+    """
+
+    def __init__(self, attention: Attention, feed_forward: FeedForward, model_dim: int, pre_norm: bool) -> None:
+        super().__init__()
+        self.attention = attention
+        self.feed_forward = feed_forward
+        self.attention_norm = nn.LayerNorm(model_dim)
+        self.feed_forward_norm = nn.LayerNorm(model_dim)
+        self.pre_norm = pre_norm
+
+    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor) -> Tensor:
+        """x [B, T, D] -> [B, T, D]"""
+        if self.pre_norm:
+            z = x + self.attention(self.attention_norm(x), memory, position, history)
+            return z + self.feed_forward(self.feed_forward_norm(z))
+        z = self.attention_norm(x + self.attention(x, memory, position, history))
+        return self.feed_forward_norm(z + self.feed_forward(z))
+
+
+class Stack(nn.Module):
+    """The parameters of an attention core: L blocks, their key/value projections, positions, the final norm.
+
+    The two cores differ only in the order in which they compute it: a step at a time, or a block at a time.
+    """
+
+    def __init__(self, config: ModelConfig, num_memories: int) -> None:
+        super().__init__()
+        dims = (config.model_dim, config.num_heads, config.head_dim)
+        pre_norm = config.norm == "pre"
+        self.num_memories = num_memories
+        self.num_layers = config.num_layers
+        self.blocks = nn.ModuleList(
+            Block(
+                Attention(*dims, dropout=config.dropout),
+                FeedForward(config.model_dim, config.ff_dim, config.dropout),
+                config.model_dim,
+                pre_norm,
+            )
+            for _ in range(config.num_layers)
+        )
+        pairs = 1 if config.shared_kv else config.num_layers
+        self.key_values = nn.ModuleList(KeyValue(*dims, pre_norm=pre_norm) for _ in range(pairs))
+        self.position = RelativePosition(
+            config.head_dim, config.memory_size, config.position_std, config.position_slopes
+        )
+        self.final_norm = nn.LayerNorm(config.model_dim) if pre_norm else nn.Identity()
+        if pre_norm and config.scale_residuals:
+            self._scale_residuals()
+
+    @torch.no_grad()
+    def _scale_residuals(self) -> None:
+        """Each layer adds two terms to the residual stream: keep its variance from growing with depth."""
+        for block in self.blocks:
+            for last in (block.attention.to_output, block.feed_forward.contract):  # type: ignore[union-attr]
+                for parameter in last.parameters():  # type: ignore[union-attr]
+                    parameter.div_(math.sqrt(2 * self.num_layers))
+
+    def project(self, memory: Tensor) -> tuple[Projection, ...]:
+        """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
+        distinct = max(len(self.key_values), self.num_memories)
+        return tuple(self.project_layer(memory[:, _pick(layer, self.num_memories)], layer) for layer in range(distinct))
+
+    def project_layer(self, memory: Tensor, layer: int) -> Projection:
+        """memory [B, M, D] -> keys and values for this layer"""
+        return self.key_values[_pick(layer, len(self.key_values))](memory)
+
+    def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
+        """The state to start from, an empty one if there is none, with its keys and values."""
+        if state is None:
+            state = MemoryState.empty(len(x), self.num_memories, like=x)
+        if state.projected is None:
+            state = MemoryState(state.memory, state.length, self.project(state.memory))
+        assert state.projected is not None
+        return state, state.projected
+
+    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor) -> Tensor:
+        """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
+        return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
+
+
+def _pick(layer: int, available: int) -> int:
+    """One for all layers, or one a layer."""
+    return layer if available > 1 else 0

@@ -1,0 +1,63 @@
+"""The Feedback Transformer. START READING HERE.
+
+A Transformer computes a block of steps layer by layer, so a layer sees only lower layers of the past. Here a step
+is computed through all its layers before the next one begins, and leaves behind one memory vector that mixes them:
+
+    x_t^{l+1} = Block_l(x_t^l, {m_{t-S}, .., m_{t-1}})        every layer attends to the same past memories
+    m_t       = sum_{l=0..L} softmax(w)_l x_t^l               Eq. 1; x_t^0 is the input of the step
+
+so the lowest layer of now reads the highest layer of the past, and what a step has computed can be computed upon
+at the next one, without end. Keys and values follow from m_t alone, so that all layers can share them.
+
+`step` is the definition; `forward` is `step` repeated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.model.block import Stack
+from feedback_transformer.model.memory import MemoryState, composition
+
+
+class FeedbackTransformer(nn.Module):
+    """A core: `step` [B, D] -> [B, D], `forward` [B, T, D] -> [B, T, D], with the state going in and coming out.
+
+    >>> core = FeedbackTransformer(ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=8))
+    >>> y, state = core(torch.randn(3, 5, 16))              # a block of five steps, from an empty memory
+    >>> y, state = core.step(torch.randn(3, 16), state)     # and one step more
+    >>> y.shape, state.memory.shape
+    (torch.Size([3, 16]), torch.Size([3, 1, 6, 16]))
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.composition = composition(config.memory, config.num_layers)
+        self.stack = Stack(config, self.composition.num_memories)
+
+    def step(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        """One step: x [B, D] -> [B, D]."""
+        state, projected = self.stack.prepare(x, state)
+        history = state.length[:, None]
+        layers = [x[:, None]]
+        for index in range(self.config.num_layers):
+            layers.append(self.stack.layer(index, layers[-1], projected, history))
+        memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2)  # [B, N, 1, D]
+        state = state.append(memory, self.stack.project(memory), self.config.memory_size)
+        return self.stack.final_norm(layers[-1]).squeeze(1), state
+
+    def forward(
+        self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        outputs = []
+        for t in range(x.shape[1]):
+            if reset is not None and state is not None:
+                state = state.reset(reset[:, t])
+            y, state = self.step(x[:, t], state)
+            outputs.append(y)
+        assert state is not None, "a block has at least one step"
+        return torch.stack(outputs, dim=1), state

@@ -1,0 +1,156 @@
+"""The memory: what a step leaves behind for every later step (Eq. 1), and the state that carries it.
+
+Shapes everywhere: B batch, T time, M memory slots, L layers, D model width, H heads, K head width, V vocabulary.
+N is the number of memories a step leaves: 1 when all layers read the same one, L when each reads its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import check_composition
+
+Projection = tuple[Tensor, Tensor]  # keys and values, each [B, H, M, K]
+
+
+class Composition(nn.Module):
+    """How the layers x^0..x^L of one step become its memories: each memory is a mix of layers.
+
+    m_t^n = sum_l mixing[n, l] x_t^l
+
+    Row n of `mixing` is read by every layer when there is one row, by layer n when there are L.
+    """
+
+    def __init__(self, mixing: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("fixed", mixing, persistent=False)
+        self.num_memories = len(mixing)
+
+    def mixing(self) -> Tensor:
+        """[N, L+1]"""
+        fixed: Tensor = self.fixed  # type: ignore[assignment]
+        return fixed
+
+    def forward(self, layers: Tensor) -> Tensor:
+        """layers [B, L+1, D] -> memories [B, N, D]"""
+        return self.mixing() @ layers
+
+
+class LearnedComposition(Composition):
+    """mixing = softmax(w) over the layers that a row may use; w starts at zero, which is their average."""
+
+    def __init__(self, allowed: Tensor) -> None:
+        super().__init__(torch.zeros_like(allowed).masked_fill(allowed == 0, float("-inf")))
+        self.logits = nn.Parameter(torch.zeros_like(allowed))
+
+    def mixing(self) -> Tensor:
+        return torch.softmax(self.logits + super().mixing(), dim=-1)
+
+
+def weighted_sum(num_layers: int) -> Composition:
+    """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers."""
+    return LearnedComposition(torch.ones(1, num_layers + 1))
+
+
+def one_layer(num_layers: int, layer: int) -> Composition:
+    """m_t = x_t^layer, 0 being the embedding and L the top."""
+    return Composition(torch.eye(num_layers + 1)[layer : layer + 1])
+
+
+def average(num_layers: int) -> Composition:
+    """m_t = mean of x_t^0..x_t^L."""
+    return Composition(torch.full((1, num_layers + 1), 1 / (num_layers + 1)))
+
+
+def recurrent(num_layers: int) -> Composition:
+    """Layer l reads its own past outputs and those below, like a deep RNN: a learned mix of x^0..x^l each."""
+    return LearnedComposition(torch.ones(num_layers, num_layers + 1).tril(diagonal=1))
+
+
+def previous_layer(num_layers: int) -> Composition:
+    """Layer l reads the past outputs of layer l-1: exactly the standard Transformer."""
+    return Composition(torch.eye(num_layers, num_layers + 1))
+
+
+def composition(name: str, num_layers: int) -> Composition:
+    """The composition that `ModelConfig.memory` names."""
+    check_composition(name, num_layers)
+    if name.startswith("layer:"):
+        return one_layer(num_layers, int(name.removeprefix("layer:")))
+    makers: dict[str, Callable[[int], Composition]] = {
+        "weighted-sum": weighted_sum,
+        "top": lambda n: one_layer(n, n),
+        "average": average,
+        "recurrent": recurrent,
+        "previous-layer": previous_layer,
+    }
+    return makers[name](num_layers)
+
+
+@dataclass(frozen=True)
+class MemoryState:
+    """All that an attention core knows of the past. Slots are in order of time, the newest last.
+
+    `projected` are the keys and values of those memories, kept so that a step need not project them again.
+    They follow from the memories and the current weights; `detach` drops them, so that the next block
+    projects them anew: once a block, with the weights of that block.
+    """
+
+    memory: Tensor  # [B, N, M, D]
+    length: Tensor  # [B] how many of the newest slots exist for this row
+    projected: tuple[Projection, ...] | None = None
+
+    @classmethod
+    def empty(cls, batch: int, num_memories: int, like: Tensor) -> MemoryState:
+        memory = like.new_zeros(batch, num_memories, 0, like.shape[-1])
+        return cls(memory, torch.zeros(batch, dtype=torch.long, device=like.device))
+
+    def append(self, memory: Tensor, projected: tuple[Projection, ...], window: int) -> MemoryState:
+        """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out."""
+        assert self.projected is not None
+        joined = zip(self.projected, projected, strict=True)
+        return MemoryState(
+            _join(self.memory, memory, window),
+            (self.length + memory.shape[2]).clamp(max=window),
+            tuple((_join(k, new_k, window), _join(v, new_v, window)) for (k, v), (new_k, new_v) in joined),
+        )
+
+    def detach(self) -> MemoryState:
+        """Cut the graph here: the next block starts from these memories as plain numbers."""
+        return MemoryState(self.memory.detach(), self.length)
+
+    def reset(self, rows: Tensor) -> MemoryState:
+        """Rows where `rows` [B] is true begin a new stream; the others do not notice."""
+        kept = self._map(lambda x: x.masked_fill(rows.view(-1, 1, 1, 1), 0))
+        return MemoryState(kept.memory, self.length.masked_fill(rows, 0), kept.projected)
+
+    def reorder(self, index: Tensor) -> MemoryState:
+        """Row i becomes what row index[i] was; a row may be taken more than once (beam search)."""
+        return self._map(lambda x: x.index_select(0, index), also_length=True)
+
+    def to(self, device: torch.device | str) -> MemoryState:
+        return self._map(lambda x: x.to(device), also_length=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What to save; `from_tensors` gives the state back (projections follow from the weights)."""
+        return {"memory": self.memory, "length": self.length}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> MemoryState:
+        return cls(tensors["memory"], tensors["length"])
+
+    def _map(self, change: Callable[[Tensor], Tensor], also_length: bool = False) -> MemoryState:
+        projected = None
+        if self.projected is not None:
+            projected = tuple((change(keys), change(values)) for keys, values in self.projected)
+        return MemoryState(change(self.memory), change(self.length) if also_length else self.length, projected)
+
+
+def _join(past: Tensor, new: Tensor, window: int) -> Tensor:
+    """The newest `window` slots of past and new; slots are the last dimension but one."""
+    joined = torch.cat([past, new], dim=-2) if past.shape[-2] else new
+    return joined[..., max(0, joined.shape[-2] - window) :, :]

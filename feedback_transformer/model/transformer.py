@@ -1,0 +1,71 @@
+"""The baseline: a Transformer with cached segments, computed layer by layer and parallel over the block.
+
+Everything but the order of computation is shared with the Feedback Transformer: blocks, relative positions, window,
+options. Layer l attends to the past outputs of layer l-1, which is the composition `previous-layer`; a test holds
+the two against each other.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.model.block import Stack
+from feedback_transformer.model.memory import MemoryState, Projection
+
+
+class Transformer(nn.Module):
+    """A core: `step` [B, D] -> [B, D], `forward` [B, T, D] -> [B, T, D], with the state going in and coming out."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stack = Stack(config, num_memories=config.num_layers)
+
+    def step(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
+        """One step: x [B, D] -> [B, D], the block of one."""
+        y, state = self.forward(x[:, None], state)
+        return y.squeeze(1), state
+
+    def forward(
+        self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        state, carried = self.stack.prepare(x, state)
+        history = history_of_block(state.length, x.shape[1], reset, self.config.memory_size)
+        inputs, projected = [], []
+        for index in range(self.config.num_layers):
+            inputs.append(x)
+            new = self.stack.project_layer(x, index)
+            projected.append(new)
+            # The last step of the block is a memory for later blocks only.
+            keys, values = (
+                torch.cat([past, now[:, :, :-1]], dim=2) for past, now in zip(_own(carried, index), new, strict=True)
+            )
+            x = self.stack.layer(index, x, ((keys, values),), history)
+        if reset is not None:
+            state = MemoryState(state.memory, _length_before(state.length, reset), state.projected)
+        state = state.append(torch.stack(inputs, dim=1), tuple(projected), self.config.memory_size)
+        return self.stack.final_norm(x), state
+
+
+def _own(projected: tuple[Projection, ...], index: int) -> Projection:
+    return projected[index if len(projected) > 1 else 0]
+
+
+def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:
+    """[B, T]: how many memories exist for row b just before step t of a block that starts with length [B]."""
+    time = torch.arange(steps, device=length.device)
+    history = length[:, None] + time
+    if reset is not None:
+        last_reset = torch.where(reset, time, -1).cummax(dim=1).values
+        history = torch.where(last_reset >= 0, time - last_reset, history)
+    return history.clamp(max=window)
+
+
+def _length_before(length: Tensor, reset: Tensor) -> Tensor:
+    """The length that, T steps on, gives what exists after the block: negative where a reset came inside it."""
+    time = torch.arange(reset.shape[1], device=length.device)
+    last_reset = torch.where(reset, time, -1).amax(dim=1)
+    return torch.where(last_reset >= 0, -last_reset, length)
