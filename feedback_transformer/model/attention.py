@@ -13,7 +13,7 @@ from feedback_transformer.model.memory import Projection
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """[B, T, H*K] -> [B, H, T, K]"""
-    return x.view(*x.shape[:-1], num_heads, -1).transpose(1, 2)
+    return x.view(*x.shape[:-1], num_heads, x.shape[-1] // num_heads).transpose(1, 2)
 
 
 class RelativePosition(nn.Module):
