@@ -130,13 +130,14 @@ class TrainConfig:
         0.5, "the part of the steps by which the curriculum is over in any case, stage by stage"
     )
     train_episodes: int = documented(10_000, "size of the training set; 0 means fresh episodes for ever")
-    eval_episodes: int = documented(1000, "size of the validation set and of the test set")
+    validation_episodes: int = documented(1000, "size of the validation set, which picks the best checkpoint")
+    test_episodes: int = documented(1000, "size of the test set, looked at once, at the end")
     eval_every: int = documented(200, "updates between evaluations on the validation set")
     checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
     patience: int = documented(0, "stop after this many evaluations without a better one; 0 means never")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "bptt", "eval_every", "eval_episodes"):
+        for name in ("steps", "batch_size", "bptt", "eval_every", "validation_episodes", "test_episodes"):
             _at_least(self, name, 1)
         for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience"):
             _at_least(self, name, 0)

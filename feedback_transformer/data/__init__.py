@@ -1,0 +1,1 @@
+"""From episodes and corpora to the tensors a model reads."""

@@ -1,0 +1,103 @@
+"""Episodes end to end as one stream, and the lanes that a stream is cut into.
+
+A model reads B lanes side by side, T steps at a time, and carries its memory from block to block:
+
+    stream   e0 e0 e0 e1 e1 e2 e2 e2 e2 e3 e3 e4        episodes, one after the other
+    lanes    e0 e0 e0 e1 | e1 e2 e2 e2 | e2 e3 e3 e4    B = 3 lanes of four steps each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.int64]
+
+NO_LABEL = -100  # positions at which nothing is asked; the value that cross_entropy leaves out
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Tokens and labels of episodes, end to end; `starts` are the positions at which they begin."""
+
+    tokens: Array  # [n]
+    labels: Array  # [n], NO_LABEL where nothing is asked
+    starts: Array  # [episodes]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @classmethod
+    def join(cls, tokens: Sequence[Array], labels: Sequence[Array]) -> Episodes:
+        """From one array an episode."""
+        lengths = [len(episode) for episode in tokens]
+        starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
+        return cls(np.concatenate(tokens).astype(np.int64), np.concatenate(labels).astype(np.int64), starts)
+
+    @classmethod
+    def from_padded(cls, tokens: Array, labels: Array, real: NDArray[np.bool_]) -> Episodes:
+        """From rows [episodes, width] of which only the positions marked `real` are kept."""
+        lengths = real.sum(axis=1)
+        return cls(tokens[real], labels[real], np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64))
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Begin and end of every episode."""
+        return list(zip(self.starts.tolist(), [*self.starts[1:].tolist(), len(self.tokens)], strict=True))
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """B streams side by side: tokens and labels [B, n]."""
+
+    tokens: Tensor
+    labels: Tensor
+
+    @property
+    def steps(self) -> int:
+        return self.tokens.shape[1]
+
+    def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Tokens and labels [B, T] from `start` on, T <= steps."""
+        return self.tokens[:, start : start + steps], self.labels[:, start : start + steps]
+
+
+def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> Lanes:
+    """The stream, rotated by `offset`, cut into equal lanes; a lane may begin inside an episode.
+
+    What remains of such an episode cannot be predicted from it (its beginning is in another lane), so it carries no
+    labels. What is left over at the end, fewer than batch_size steps, is not used in this pass.
+    """
+    total = len(episodes.tokens)
+    steps = total // batch_size
+    if steps == 0:
+        raise ValueError(
+            f"{total} tokens cannot fill {batch_size} lanes: use fewer lanes (batch_size) or more episodes"
+        )
+    begins = np.zeros(total, dtype=bool)
+    begins[episodes.starts] = True
+
+    def cut(values: NDArray[np.generic]) -> NDArray[np.generic]:
+        return np.roll(values, -offset)[: steps * batch_size].reshape(batch_size, steps)
+
+    tokens, labels, begins = cut(episodes.tokens), cut(episodes.labels), cut(begins)
+    begun = np.logical_or.accumulate(begins, axis=1)
+    return Lanes(torch.from_numpy(tokens.copy()), torch.from_numpy(np.where(begun, labels, NO_LABEL)))
+
+
+def whole_lanes(episodes: Episodes, batch_size: int) -> Lanes:
+    """Lanes of whole episodes, each from the beginning of one; shorter lanes end in steps without labels."""
+    groups = np.array_split(np.arange(len(episodes)), min(batch_size, len(episodes)))
+    bounds = episodes.bounds()
+    spans = [(bounds[group[0]][0], bounds[group[-1]][1]) for group in groups]
+    steps = max(end - begin for begin, end in spans)
+    tokens = torch.zeros(len(spans), steps, dtype=torch.long)
+    labels = torch.full((len(spans), steps), NO_LABEL)
+    for row, (begin, end) in enumerate(spans):
+        tokens[row, : end - begin] = torch.from_numpy(episodes.tokens[begin:end])
+        labels[row, : end - begin] = torch.from_numpy(episodes.labels[begin:end])
+    return Lanes(tokens, labels)

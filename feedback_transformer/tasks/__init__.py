@@ -1,0 +1,41 @@
+"""What is asked, and how it is scored: one file a task, and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from feedback_transformer.config import ConfigError, nearest, override
+from feedback_transformer.tasks.algorithmic import Algorithmic
+from feedback_transformer.tasks.copying import Copying
+from feedback_transformer.tasks.counting import Counting
+from feedback_transformer.tasks.random_walk import RandomWalk
+from feedback_transformer.tasks.task import Task
+
+__all__ = ["TASKS", "Task", "TaskEntry", "make_task"]
+
+
+@dataclass(frozen=True)
+class TaskEntry:
+    """A task under its name, with one line for `feedback-transformer list tasks`."""
+
+    task: Task
+    summary: str
+
+
+TASKS: dict[str, TaskEntry] = {
+    "random-walk": TaskEntry(RandomWalk(), "where is the agent, after turns and steps in an 8 x 8 grid?"),
+    "algorithmic-3": TaskEntry(Algorithmic(num_variables=3), "execute a program of 3 variables and say what it prints"),
+    "algorithmic-5": TaskEntry(Algorithmic(num_variables=5), "the same with 5 variables"),
+    "copy": TaskEntry(Copying(reverse=False), "write 400 digits again, having learned it on 40"),
+    "reverse": TaskEntry(Copying(reverse=True), "write 400 digits backwards, having learned it on 40"),
+    "counting-50": TaskEntry(Counting(length=50), "as many Bs as there were As, up to 50"),
+    "counting-1k": TaskEntry(Counting(length=1000), "as many Bs as there were As, up to 1000"),
+}
+
+
+def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
+    """The task of that name, with other fields where `overrides` (`{"length": "50"}`) say so."""
+    if name not in TASKS:
+        raise ConfigError(f"there is no task {name!r}{nearest(name, TASKS)}")
+    return override(TASKS[name].task, overrides or {})

@@ -1,0 +1,60 @@
+"""Counting (paper, section 4.1.1): as many Bs as there were As."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
+from feedback_transformer.tasks.task import free_running_scores, generator
+
+A, B, GO, END = range(4)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """n As are read, then the model writes n Bs and `end` by itself; n is drawn from 1 to `length`. For n = 3:
+
+        input    A  A  A  go  B  B  B
+        label    -  -  -   B  B  B  end
+
+    Scored by whole sequences: one B too many or too few is wrong.
+    """
+
+    length: int = documented(50, "the largest count")
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ConfigError(f"Counting.length = {self.length} must be 1 or more")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("A", "B", "go", "end")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.inputs
+
+    @property
+    def metric(self) -> str:
+        return "sequence"
+
+    def episodes(self, count: int, seed: int) -> Episodes:
+        numbers = generator(seed).integers(1, self.length + 1, size=count)
+        return Episodes.join(*zip(*(self.episode(int(n)) for n in numbers), strict=True))
+
+    def episode(self, n: int) -> tuple[Array, Array]:
+        """Tokens and labels for one count."""
+        tokens = np.concatenate([np.full(n, A), [GO], np.full(n, B)])
+        labels = np.concatenate([np.full(n, NO_LABEL), np.full(n, B), [END]])
+        return tokens, labels
+
+    def held_out(self) -> Counting:
+        return self
+
+    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
+        return free_running_scores(model, episodes, device)

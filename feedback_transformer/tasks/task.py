@@ -1,0 +1,109 @@
+"""What a task is: a generator of episodes with a seed, and an exact way to score a model on them."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.data.episodes import NO_LABEL, Episodes, whole_lanes
+
+AnyTask = TypeVar("AnyTask", bound="Task")
+
+BLOCK = 128  # steps that an evaluation computes at a time; it changes nothing but the memory needed
+
+
+class Task(Protocol):
+    """A frozen dataclass; its fields are its difficulty, so a curriculum is the same task with other fields."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The input symbols; token i is inputs[i]."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The symbols that are asked for; label i is outputs[i]."""
+
+    @property
+    def metric(self) -> str:
+        """The score that ranks models: higher is better, 1 is perfect."""
+
+    def episodes(self, count: int, seed: int) -> Episodes:
+        """The same seed always gives the same episodes."""
+
+    def held_out(self: AnyTask) -> AnyTask:
+        """The task on which models are scored; not itself where the test is longer than the training."""
+
+    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
+        """Scores of a model on these episodes, among them `metric`."""
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def spell(task: Task, episodes: Episodes) -> str:
+    """The tokens as words, for people: `spell(task, task.episodes(1, seed=0))`."""
+    return " ".join(task.inputs[token] for token in episodes.tokens)
+
+
+@torch.no_grad()
+def predict(model: nn.Module, tokens: Tensor, device: torch.device) -> Tensor:
+    """tokens [B, n] -> the most likely output at every position [B, n], from an empty memory, in blocks."""
+    state, answers = None, []
+    for block in torch.split(tokens, BLOCK, dim=1):
+        logits, state = model(block.to(device), state)
+        answers.append(logits.argmax(dim=-1).cpu())
+    return torch.cat(answers, dim=1)
+
+
+def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, per_lane: int = 8) -> float:
+    """The part of the labels that are right; episodes follow each other in a lane with the memory carried."""
+    lanes = whole_lanes(episodes, max(1, len(episodes) // per_lane))
+    asked = lanes.labels != NO_LABEL
+    right = (predict(model, lanes.tokens, device) == lanes.labels) & asked
+    return int(right.sum()) / max(1, int(asked.sum()))
+
+
+@torch.no_grad()
+def continue_greedily(model: nn.Module, prompts: Tensor, steps: int, device: torch.device) -> Tensor:
+    """prompts [B, n] -> the `steps` tokens [B, steps] that the model writes by itself, each its own next input."""
+    logits, state = None, None
+    for block in torch.split(prompts.to(device), BLOCK, dim=1):
+        logits, state = model(block, state)
+    assert logits is not None, "a prompt has at least one token"
+    token = logits[:, -1].argmax(dim=-1)
+    written = [token]
+    for _ in range(steps - 1):
+        logits, state = model.step(token, state)  # type: ignore[operator]
+        token = logits.argmax(dim=-1)
+        written.append(token)
+    return torch.stack(written, dim=1).cpu()
+
+
+def free_running_scores(
+    model: nn.Module, episodes: Episodes, device: torch.device, batch_size: int = 256
+) -> dict[str, float]:
+    """Character and sequence accuracy of answers that the model writes by itself after reading each prompt.
+
+    An episode's prompt is all up to its first labelled position; the answer is all its labels. Prompts of one length
+    are answered together, so that none needs padding.
+    """
+    by_length: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+    for begin, end in episodes.bounds():
+        labels = torch.from_numpy(episodes.labels[begin:end])
+        first = int((labels != NO_LABEL).nonzero()[0])
+        prompt = torch.from_numpy(episodes.tokens[begin : begin + first + 1])
+        answer = labels[labels != NO_LABEL]
+        by_length.setdefault((len(prompt), len(answer)), []).append((prompt, answer))
+    characters = right_characters = right_sequences = 0
+    for (_, steps), group in by_length.items():
+        for at in range(0, len(group), batch_size):
+            prompts, answers = (torch.stack(part) for part in zip(*group[at : at + batch_size], strict=True))
+            right = continue_greedily(model, prompts, steps, device) == answers
+            characters += right.numel()
+            right_characters += int(right.sum())
+            right_sequences += int(right.all(dim=1).sum())
+    return {"character": right_characters / characters, "sequence": right_sequences / len(episodes)}

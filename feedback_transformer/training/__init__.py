@@ -1,0 +1,1 @@
+"""How a model learns: the supervised loop, its data, its checkpoints and its records."""

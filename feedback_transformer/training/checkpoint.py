@@ -1,0 +1,106 @@
+"""Checkpoints: one safetensors file with the tensors, and everything else as JSON in its header.
+
+Written to a temporary file, flushed to disk and renamed, so that a checkpoint is either the old one or the new one,
+whenever the power goes. Loading runs no code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+HEADER = "feedback-transformer"
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A file that cannot be used as a checkpoint: says which, why, and what to do."""
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Atomically replace `path`."""
+    owned = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    header = {HEADER: json.dumps({"format": FORMAT, **meta})}
+    write_atomically(path, lambda temporary: save_file(owned, temporary, metadata=header))
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and meta of a checkpoint."""
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(HEADER)
+            if header is None:
+                raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of feedback-transformer")
+            meta = json.loads(header)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, json.JSONDecodeError, OSError) as error:
+        raise CheckpointError(f"{path} is truncated or not a checkpoint ({error}); take another one") from None
+    if meta.get("format") != FORMAT:
+        raise CheckpointError(f"{path} has format {meta.get('format')!r}; this version reads format {FORMAT}")
+    return tensors, meta
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """`write(temporary)` makes the file; it takes the place of `path` only when it is whole and on disk."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write(temporary)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON, atomically, in a form that reads well and compares line by line."""
+    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n"))
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors below a prefix, without it."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments and step counts as flat tensors: `3.exp_avg` is of parameter 3."""
+    state = optimizer.state_dict()["state"]
+    return {f"{index}.{name}": torch.as_tensor(value) for index, own in state.items() for name, value in own.items()}
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """The reverse of `optimizer_tensors`."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def random_tensors(device: torch.device) -> dict[str, Tensor]:
+    """The state of torch's random numbers, on the CPU and on the device."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def load_random(tensors: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(tensors["cpu"])
+    if device.type == "cuda" and "cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["cuda"], device)

@@ -1,0 +1,34 @@
+"""Adam and its rate over time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from feedback_transformer.config import TrainConfig
+
+
+def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Adam:
+    return torch.optim.Adam(model.parameters(), lr=train.learning_rate, betas=(0.9, train.adam_beta2), eps=1e-8)
+
+
+def rate_at(step: int, train: TrainConfig) -> float:
+    """The rate of update `step` (from 0): linear warm-up, then the schedule; at last fine-tuning at a tenth.
+
+    >>> [rate_at(s, TrainConfig(steps=4, finetune_steps=1, warmup_steps=2, learning_rate=1.0)) for s in range(5)]
+    [0.5, 1.0, 1.0, 1.0, 0.1]
+    """
+    if step >= train.steps:
+        return train.learning_rate / 10
+    warm = min(1.0, (step + 1) / max(1, train.warmup_steps))
+    done = max(0.0, (step - train.warmup_steps) / max(1, train.steps - train.warmup_steps))
+    shapes = {"constant": 1.0, "linear": 1.0 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    return train.learning_rate * warm * shapes[train.schedule]
+
+
+def bptt_at(step: int, train: TrainConfig) -> int:
+    """The block length of update `step`: shorter blocks first, where the config says so."""
+    warming = train.bptt_start and step < train.bptt_warmup * train.steps
+    return train.bptt_start if warming else train.bptt

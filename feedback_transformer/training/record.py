@@ -1,0 +1,61 @@
+"""The record of a run: one small JSON file that holds what was done, on what, at what cost, and what came out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Hardware and versions, so that a number can be placed."""
+    import feedback_transformer
+
+    return {
+        "feedback_transformer": feedback_transformer.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the code that ran, `+` when files have changed since; none outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
+        return git("rev-parse", "HEAD").strip() + ("+" if changed.strip() else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def processor() -> str:
+    """The CPU's name as the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def command_line() -> str:
+    """The command that started this process, for whoever wants to run it again."""
+    return " ".join(["feedback-transformer", *sys.argv[1:]])

@@ -1,0 +1,98 @@
+"""A run: which task, which model, how it is trained, and the seed. All that a result depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feedback_transformer.config import (
+    ConfigError,
+    ModelConfig,
+    TrainConfig,
+    field_types,
+    from_dict,
+    nearest,
+    override,
+    to_dict,
+)
+from feedback_transformer.tasks import TASKS, Task, make_task
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Three sections, `task`, `model` and `train`, whose fields can be set by `section.field=value` or `field=value`."""
+
+    task_name: str
+    task: Task
+    model: ModelConfig
+    train: TrainConfig
+    seed: int = 0
+
+    def sections(self) -> dict[str, Any]:
+        return {"task": self.task, "model": self.model, "train": self.train}
+
+    def override(self, assignments: Mapping[str, str]) -> RunConfig:
+        """`{"num_layers": "4", "task.length": "50"}`; a name that no section has is answered by the nearest ones."""
+        sections = self.sections()
+        chosen: dict[str, dict[str, str]] = {name: {} for name in sections}
+        for name, value in assignments.items():
+            section, bare = self._locate(name)
+            chosen[section][bare] = value
+        changed = {name: override(sections[name], values) for name, values in chosen.items()}
+        return dataclasses.replace(self, **changed)
+
+    def _locate(self, name: str) -> tuple[str, str]:
+        fields = {section: field_types(type(config)) for section, config in self.sections().items()}
+        section, dot, bare = name.partition(".")
+        if dot and section in fields and bare in fields[section]:
+            return section, bare
+        if not dot:
+            for section, known in fields.items():
+                if name in known:
+                    return section, name
+        if dot and section not in fields:
+            raise ConfigError(f"there is no section {section!r} in {name!r}; the sections are {', '.join(fields)}")
+        known_names = list(fields[section]) if dot else [field for known in fields.values() for field in known]
+        raise ConfigError(f"there is no field {bare if dot else name!r}{nearest(bare if dot else name, known_names)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; `from_dict` gives it back."""
+        sections = {name: to_dict(config) for name, config in self.sections().items()}
+        return {"task_name": self.task_name, **sections, "seed": self.seed}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        if values["task_name"] not in TASKS:
+            make_task(values["task_name"])  # says which tasks there are
+        task_type = type(TASKS[values["task_name"]].task)
+        return cls(
+            values["task_name"],
+            from_dict(task_type, values["task"]),
+            from_dict(ModelConfig, values["model"]),
+            from_dict(TrainConfig, values["train"]),
+            int(values["seed"]),
+        )
+
+    def differences(self, other: RunConfig) -> list[str]:
+        """`model.num_layers is 2, not 4` for every field in which the two differ."""
+        mine, others = _flat(self.to_dict()), _flat(other.to_dict())
+        names = sorted(set(mine) | set(others))
+        return [f"{n} is {mine.get(n)!r}, not {others.get(n)!r}" for n in names if mine.get(n) != others.get(n)]
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update({f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value})
+    return flat
+
+
+def derive_seed(seed: int, split: str, number: int = 0) -> int:
+    """A seed for one purpose, unlike that of any other: no episode of one split is drawn by another's seed."""
+    return int(np.random.SeedSequence([seed, SPLITS.index(split), number]).generate_state(1, np.uint64)[0])

@@ -1,0 +1,84 @@
+"""The training data as the loop reads it: blocks of lanes, pass after pass, stage after stage of the curriculum."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from torch import Tensor
+
+from feedback_transformer.config import TrainConfig, override, parse_assignments
+from feedback_transformer.data.episodes import Episodes, Lanes, training_lanes
+from feedback_transformer.tasks import Task
+from feedback_transformer.training.run import RunConfig, derive_seed
+
+LANE_STEPS = 2048  # a lane of fresh episodes is about this long, and at least LANE_EPISODES episodes
+LANE_EPISODES = 8
+
+
+def stages(task: Task, train: TrainConfig) -> list[Task]:
+    """The tasks of the curriculum, the task itself last. A stage is written as `length=6` or `length=6,size=4`."""
+    return [override(task, parse_assignments(stage.split(","))) for stage in train.curriculum] + [task]
+
+
+class TrainingStream:
+    """Blocks [B, T] one after the other. Its position is three numbers, so that a run resumes in the middle.
+
+    With `train_episodes` it reads one data set again and again, each pass from another offset; without, every pass is
+    drawn anew. The number of fresh episodes is one more than a multiple of B, so that episodes of equal length are at
+    another phase in every lane and a block holds all phases.
+    """
+
+    def __init__(self, run: RunConfig) -> None:
+        self.run = run
+        self.stages = stages(run.task, run.train)
+        self.stage, self.passes, self.at = 0, 0, 0
+        self._drawn: tuple[int, int] | None = None
+        self._lanes: Lanes | None = None
+        self._data: tuple[int, Episodes] | None = None
+
+    @property
+    def last_stage(self) -> bool:
+        return self.stage == len(self.stages) - 1
+
+    def position(self) -> dict[str, int]:
+        return {"stage": self.stage, "passes": self.passes, "at": self.at}
+
+    def seek(self, position: dict[str, int]) -> None:
+        self.stage, self.passes, self.at = position["stage"], position["passes"], position["at"]
+
+    def advance_stage(self) -> None:
+        """On to the next task of the curriculum, from the beginning of a pass."""
+        self.stage, self.passes, self.at = self.stage + 1, self.passes + 1, 0
+
+    def next_block(self, steps: int) -> tuple[Tensor, Tensor, bool]:
+        """Tokens and labels [B, T], and whether they begin a pass: then the memory begins anew too."""
+        lanes = self._current_lanes()
+        steps = min(steps, lanes.steps)
+        if self.at + steps > lanes.steps:
+            self.passes, self.at = self.passes + 1, 0
+            lanes = self._current_lanes()
+        begins = self.at == 0
+        tokens, labels = lanes.block(self.at, steps)
+        self.at += steps
+        return tokens, labels, begins
+
+    def _current_lanes(self) -> Lanes:
+        if self._lanes is None or self._drawn != (self.stage, self.passes):
+            self._drawn = (self.stage, self.passes)
+            seed = derive_seed(self.run.seed, "train", 1 + self.passes)
+            episodes = self._episodes(seed)
+            offset = int(np.random.default_rng(seed).integers(len(episodes.tokens)))
+            self._lanes = training_lanes(episodes, self.run.train.batch_size, offset)
+        return self._lanes
+
+    def _episodes(self, seed: int) -> Episodes:
+        task, train = self.stages[self.stage], self.run.train
+        if train.train_episodes == 0:
+            probe = task.episodes(8, seed)
+            per_lane = max(LANE_EPISODES, math.ceil(LANE_STEPS * len(probe) / len(probe.tokens)))
+            return task.episodes(train.batch_size * per_lane + 1, seed)
+        if self._data is None or self._data[0] != self.stage:
+            fixed = derive_seed(self.run.seed, "train")
+            self._data = (self.stage, task.episodes(train.train_episodes, fixed))
+        return self._data[1]

@@ -1,0 +1,382 @@
+"""The supervised loop: one for every task, read from top to bottom.
+
+A run lives in a folder:
+
+    config.json          what it is
+    last.safetensors     where it stands: model, optimizer, memory, data position, random numbers
+    best.safetensors     the same at the best evaluation so far
+    record.json          what it did and what came out
+    tensorboard/         curves, if TensorBoard is installed
+
+A run that was stopped, by Ctrl-C, by `kill -9` or by the power, goes on from last.safetensors and ends with the same
+numbers to the bit as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import clip_grad_norm_
+
+from feedback_transformer.config import ConfigError
+from feedback_transformer.data.episodes import NO_LABEL, Episodes
+from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.training import checkpoint
+from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
+from feedback_transformer.training.progress import Reporter, Update
+from feedback_transformer.training.record import command_line, environment
+from feedback_transformer.training.run import RunConfig, derive_seed
+from feedback_transformer.training.stream import TrainingStream
+
+RUNNING = 0.98  # how slowly the running accuracy forgets
+REPORT_SECONDS = 0.2  # between two reports to whoever watches
+
+
+class Diverged(RuntimeError):
+    """The loss or its gradient is no longer a number."""
+
+
+class Stopped(RuntimeError):
+    """Somebody asked the run to stop; it has saved itself."""
+
+
+@dataclass
+class Progress:
+    """The numbers that a resumed run goes on from."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    running_accuracy: float = 0.0
+    best: float = -1.0
+    best_step: int = 0
+    evaluations_since_best: int = 0
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+
+def make_model(run: RunConfig) -> LanguageModel:
+    """The model of a run, with its first weights drawn from torch's random numbers."""
+    return LanguageModel(run.model, len(run.task.inputs), len(run.task.outputs))
+
+
+def train(
+    run: RunConfig, folder: Path, report: Reporter = lambda update: None, resume: bool = False, device: str = "cpu"
+) -> dict[str, Any]:
+    """Train until the steps are done or patience ends; return the record, which is also in the folder."""
+    trainer = Trainer(run, folder, torch.device(device))
+    trainer.begin(resume)
+    with stop_request() as stopping:
+        while not trainer.done:
+            trainer.update()
+            if trainer.progress.step % run.train.eval_every == 0 or trainer.done:
+                trainer.evaluate()
+            trainer.report(report)
+            if stopping.is_set():
+                trainer.save("last")
+                raise Stopped(f"stopped at step {trainer.progress.step}; everything is in {folder}")
+            trainer.save_now_and_then()
+    return trainer.finish()
+
+
+class Trainer:
+    """A run in progress."""
+
+    def __init__(self, run: RunConfig, folder: Path, device: torch.device) -> None:
+        self.run, self.folder, self.device = run, folder, device
+        torch.manual_seed(run.seed)
+        self.model = make_model(run).to(device)
+        self.optimizer = make_optimizer(self.model, run.train)
+        self.stream = TrainingStream(run)
+        self.memory: Any = None
+        self.progress = Progress()
+        self.losses: list[float] = []  # since the last evaluation
+        self.scores: dict[str, float] = {}
+        self.validation = self._episodes("validation", run.train.validation_episodes)
+        self.board: Any = None
+        self.clock, self.cpu_clock = time.monotonic(), time.process_time()
+        self.saved = self.reported = self.clock
+        self.speed_from = (self.clock, 0)
+
+    # ---------------------------------------------------------------- begin, save, go on, end
+
+    def begin(self, resume: bool) -> None:
+        """A new folder, or the run that is in it."""
+        last = self.folder / "last.safetensors"
+        if last.exists() and not resume:
+            raise ConfigError(f"{self.folder} already holds a run; go on with --resume, or choose another --out")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_json(self.folder / "config.json", self.run.to_dict())
+        except OSError as error:
+            raise ConfigError(f"cannot write to {self.folder} ({error.strerror}); choose another --out") from None
+        if last.exists():
+            self.restore(last)
+        self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
+        self.speed_from = (time.monotonic(), self.progress.tokens)
+
+    def save(self, name: str) -> None:
+        """All that the run needs to go on from here."""
+        self._read_clocks()
+        tensors = {
+            **checkpoint.with_prefix("model", self.model.state_dict()),
+            **checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
+            **checkpoint.with_prefix("memory", self.memory.tensors() if self.memory is not None else {}),
+            **checkpoint.with_prefix("random", checkpoint.random_tensors(self.device)),
+        }
+        meta = {
+            "run": self.run.to_dict(),
+            "stream": self.stream.position(),
+            "progress": asdict(self.progress),
+            "losses": self.losses,
+            "scores": self.scores,
+        }
+        checkpoint.save(self.folder / f"{name}.safetensors", tensors, meta)
+        self.saved = time.monotonic()
+
+    def restore(self, path: Path) -> None:
+        """Exactly where the checkpoint was written."""
+        tensors, meta = checkpoint.load(path)
+        differences = RunConfig.from_dict(meta["run"]).differences(self.run)
+        if differences:
+            raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
+        load_model(self.model, tensors, path)
+        checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
+        memory = checkpoint.without_prefix("memory", tensors)
+        if memory:
+            self.memory = self.model.state_from_tensors(memory).to(self.device)
+        self.stream.seek(meta["stream"])
+        self.progress = Progress(**meta["progress"])
+        self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
+        checkpoint.load_random(checkpoint.without_prefix("random", tensors), self.device)
+
+    def save_now_and_then(self) -> None:
+        if time.monotonic() - self.saved >= self.run.train.checkpoint_seconds:
+            self.save("last")
+
+    def finish(self) -> dict[str, Any]:
+        """The test set, once, with the best weights."""
+        tensors, _ = checkpoint.load(self.folder / "best.safetensors")
+        load_model(self.model, tensors, self.folder / "best.safetensors")
+        test = score(self.model, self.run, self._episodes("test", self.run.train.test_episodes), self.device)
+        self._read_clocks()
+        self.write_record(finished=True, test=test)
+        if self.board is not None:
+            self.board.close()
+        return self.record(finished=True, test=test)
+
+    @property
+    def done(self) -> bool:
+        patience = self.run.train.patience
+        tired = 0 < patience <= self.progress.evaluations_since_best
+        return tired or self.progress.step >= self.run.train.total_steps
+
+    # ---------------------------------------------------------------- one update
+
+    def update(self) -> None:
+        """One block: forward, backward, clip, Adam. The memory goes on to the next block as plain numbers."""
+        train, step = self.run.train, self.progress.step
+        tokens, labels, begins = self.stream.next_block(bptt_at(step, train))
+        tokens, labels = tokens.to(self.device), labels.to(self.device)
+        self.model.train()
+        logits, memory = self.model(tokens, None if begins else self.memory)
+        self.memory = memory.detach()
+        loss, right, asked = loss_and_accuracy(logits, labels)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
+        self._refuse_nonsense(float(loss), float(norm))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate_at(step, train)
+        self.optimizer.step()
+        self.progress.step += 1
+        self.progress.tokens += tokens.numel()
+        self.losses.append(float(loss))
+        if asked:
+            running = self.progress.running_accuracy
+            self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * right / asked
+        self._advance_curriculum()
+
+    def _refuse_nonsense(self, loss: float, norm: float) -> None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise Diverged(
+                f"the loss is {loss} and its gradient's norm {norm} at step {self.progress.step + 1}. The last good "
+                f"checkpoint is kept in {self.folder}; try a smaller learning_rate or gradient_clip, or more warmup_steps"
+            )
+
+    def _advance_curriculum(self) -> None:
+        """On when the gate is passed, or when this stage's share of the steps is used up."""
+        train, stream = self.run.train, self.stream
+        if stream.last_stage:
+            return
+        passed = self.progress.running_accuracy >= train.curriculum_gate
+        deadline = train.curriculum_deadline * train.steps * (stream.stage + 1) / (len(stream.stages) - 1)
+        if passed or self.progress.step >= deadline:
+            stream.advance_stage()
+            self.progress.running_accuracy = 0.0
+
+    # ---------------------------------------------------------------- looking at it
+
+    def evaluate(self) -> None:
+        """Scores on the validation set, a point of the curve, checkpoints and the record."""
+        self.scores = score(self.model, self.run, self.validation, self.device)
+        progress, value = self.progress, self.scores[self.run.task.metric]
+        better = value > progress.best
+        progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
+        if better:
+            progress.best, progress.best_step = value, progress.step
+        self._read_clocks()
+        point = {
+            "step": progress.step,
+            "tokens": progress.tokens,
+            "seconds": round(progress.seconds, 2),
+            "loss": sum(self.losses) / max(1, len(self.losses)),
+            "running_accuracy": progress.running_accuracy,
+            "stage": self.stream.stage,
+            "rate": rate_at(progress.step - 1, self.run.train),
+            **self.scores,
+        }
+        progress.curve.append(point)
+        self.losses = []
+        if self.board is not None:
+            for name, number in point.items():
+                self.board.add_scalar(name, number, progress.step)
+        if better:
+            self.save("best")
+        self.save("last")
+        self.write_record(finished=False)
+
+    def report(self, reporter: Reporter) -> None:
+        """Tell whoever watches, but not more often than one can see."""
+        now, progress = time.monotonic(), self.progress
+        if now - self.reported < REPORT_SECONDS and not self.done:
+            return
+        self.reported = now
+        since, tokens = self.speed_from
+        speed = (progress.tokens - tokens) / max(1e-9, now - since)
+        per_step = progress.tokens / max(1, progress.step)
+        left = (self.run.train.total_steps - progress.step) * per_step / max(1e-9, speed)
+        reporter(
+            Update(
+                step=progress.step,
+                total_steps=self.run.train.total_steps,
+                tokens=progress.tokens,
+                loss=sum(self.losses[-20:]) / len(self.losses[-20:]) if self.losses else progress.curve[-1]["loss"],
+                accuracy=progress.running_accuracy,
+                stage=self.stream.stage,
+                num_stages=len(self.stream.stages),
+                tokens_per_second=speed,
+                seconds_left=left,
+                validation=self.scores,
+            )
+        )
+
+    def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
+        progress = self.progress
+        return {
+            "run": self.run.to_dict(),
+            "command": command_line(),
+            "environment": environment(self.device),
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "finished": finished,
+            "steps": progress.step,
+            "tokens": progress.tokens,
+            "wall_seconds": round(progress.seconds, 1),
+            "cpu_seconds": round(progress.cpu_seconds, 1),
+            "best": {"step": progress.best_step, self.run.task.metric: progress.best},
+            "test": test,
+            "curve": progress.curve,
+        }
+
+    def write_record(self, finished: bool, test: dict[str, float] | None = None) -> None:
+        checkpoint.write_json(self.folder / "record.json", self.record(finished, test))
+
+    def _episodes(self, split: str, count: int) -> Episodes:
+        return self.run.task.held_out().episodes(count, derive_seed(self.run.seed, split))
+
+    def _read_clocks(self) -> None:
+        now, cpu = time.monotonic(), time.process_time()
+        self.progress.seconds += now - self.clock
+        self.progress.cpu_seconds += cpu - self.cpu_clock
+        self.clock, self.cpu_clock = now, cpu
+
+
+def loss_and_accuracy(logits: Tensor, labels: Tensor) -> tuple[Tensor, int, int]:
+    """Mean negative log-likelihood over the labelled positions (0 where there are none), how many right, how many."""
+    asked = int((labels != NO_LABEL).sum())
+    total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
+    return total / max(1, asked), int((logits.argmax(dim=-1) == labels).sum()), asked
+
+
+@torch.no_grad()
+def score(model: LanguageModel, run: RunConfig, episodes: Episodes, device: torch.device) -> dict[str, float]:
+    """The task's scores of a model that is not learning."""
+    model.eval()
+    return run.task.score(model, episodes, device)
+
+
+def load_model(model: LanguageModel, tensors: dict[str, Tensor], path: Path) -> None:
+    """The weights of a checkpoint, or a sentence on what does not fit."""
+    weights, wanted = checkpoint.without_prefix("model", tensors), model.state_dict()
+    for name in wanted:
+        if name not in weights:
+            raise CheckpointError(f"{path} has no weight {name!r}: it is of another model")
+        if weights[name].shape != wanted[name].shape:
+            shapes = f"{tuple(weights[name].shape)}, not {tuple(wanted[name].shape)}"
+            raise CheckpointError(f"{path} does not fit this model: {name!r} is of shape {shapes}")
+    extra = sorted(set(weights) - set(wanted))
+    if extra:
+        raise CheckpointError(f"{path} does not fit this model: it has {extra[0]!r}, the model has not")
+    model.load_state_dict(weights)
+
+
+def load_run(path: Path, device: str = "cpu") -> tuple[RunConfig, LanguageModel]:
+    """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint)."""
+    path = path / "best.safetensors" if path.is_dir() else path
+    tensors, meta = checkpoint.load(path)
+    run = RunConfig.from_dict(meta["run"])
+    model = make_model(run).to(device)
+    load_model(model, tensors, path)
+    return run, model.eval()
+
+
+@contextmanager
+def stop_request() -> Iterator[threading.Event]:
+    """Ctrl-C and `kill` set the event, so that a run stops between two updates; a second Ctrl-C stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def open_tensorboard(folder: Path, step: int) -> Any:
+    """A TensorBoard writer, or None where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=step)  # type: ignore[no-untyped-call]
