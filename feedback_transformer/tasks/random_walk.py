@@ -45,6 +45,11 @@ class RandomWalk:
         return tuple(f"{chr(ord('a') + row)}{column + 1}" for row in range(self.size) for column in range(self.size))
 
     @property
+    def start(self) -> int:
+        """The cell in which a walk begins."""
+        return (self.size // 2) * self.size + self.size // 2
+
+    @property
     def metric(self) -> str:
         return "accuracy"
 
@@ -57,7 +62,7 @@ class RandomWalk:
     def walk(self, actions: Array) -> Array:
         """actions [episodes, length] -> the cell after each of them [episodes, length], row * size + column."""
         count = len(actions)
-        place = np.full((count, 2), self.size // 2)
+        place = np.tile(np.array(divmod(self.start, self.size)), (count, 1))
         heading = np.zeros(count, dtype=np.int64)
         cells = np.empty_like(actions)
         for t in range(actions.shape[1]):

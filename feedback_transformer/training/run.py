@@ -26,7 +26,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Three sections, `task`, `model` and `train`, whose fields can be set by `section.field=value` or `field=value`."""
+    """Three sections, `task`, `model` and `train`; a field is set by `section.field=value` or just `field=value`."""
 
     task_name: str
     task: Task

@@ -44,11 +44,11 @@ RUNNING = 0.98  # how slowly the running accuracy forgets
 REPORT_SECONDS = 0.2  # between two reports to whoever watches
 
 
-class Diverged(RuntimeError):
+class DivergedError(RuntimeError):
     """The loss or its gradient is no longer a number."""
 
 
-class Stopped(RuntimeError):
+class StoppedError(RuntimeError):
     """Somebody asked the run to stop; it has saved itself."""
 
 
@@ -86,7 +86,7 @@ def train(
             trainer.report(report)
             if stopping.is_set():
                 trainer.save("last")
-                raise Stopped(f"stopped at step {trainer.progress.step}; everything is in {folder}")
+                raise StoppedError(f"stopped at step {trainer.progress.step}; everything is in {folder}")
             trainer.save_now_and_then()
     return trainer.finish()
 
@@ -197,13 +197,13 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
-        self._refuse_nonsense(float(loss), float(norm))
+        self._refuse_nonsense(loss.item(), norm.item())
         for group in self.optimizer.param_groups:
             group["lr"] = rate_at(step, train)
         self.optimizer.step()
         self.progress.step += 1
         self.progress.tokens += tokens.numel()
-        self.losses.append(float(loss))
+        self.losses.append(loss.item())
         if asked:
             running = self.progress.running_accuracy
             self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * right / asked
@@ -211,9 +211,9 @@ class Trainer:
 
     def _refuse_nonsense(self, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise Diverged(
+            raise DivergedError(
                 f"the loss is {loss} and its gradient's norm {norm} at step {self.progress.step + 1}. The last good "
-                f"checkpoint is kept in {self.folder}; try a smaller learning_rate or gradient_clip, or more warmup_steps"
+                f"checkpoint is kept in {self.folder}; try a smaller learning_rate or gradient_clip"
             )
 
     def _advance_curriculum(self) -> None:
@@ -379,4 +379,4 @@ def open_tensorboard(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder), purge_step=step)  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder), purge_step=step)

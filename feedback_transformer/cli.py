@@ -1,0 +1,248 @@
+"""The command `feedback-transformer`: name -> function."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from feedback_transformer import __version__
+from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
+from feedback_transformer.presets import SCALES, preset
+from feedback_transformer.tasks import TASKS
+from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.progress import terminal_reporter
+from feedback_transformer.training.run import RunConfig, derive_seed
+from feedback_transformer.training.supervised import DivergedError, StoppedError, load_run, score, train
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+TRAIN_HELP = """\
+examples:
+  feedback-transformer train random-walk
+  feedback-transformer train random-walk core=transformer --seed 1
+  feedback-transformer train algorithmic-3 num_layers=4 learning_rate=1e-3 steps=20000 --out runs/deeper
+  feedback-transformer train random-walk --preset paper --device cuda
+  feedback-transformer train --resume runs/deeper
+
+Any field of the task, the model or the training can be set by field=value; `feedback-transformer list fields`
+tells them all. Ctrl-C saves the run; --resume goes on with it, to the same end as if nothing had happened.
+"""
+
+EVALUATE_HELP = """\
+examples:
+  feedback-transformer evaluate runs/random-walk-feedback-laptop-0
+  feedback-transformer evaluate runs/random-walk-feedback-laptop-0 length=1000 --episodes 100
+  feedback-transformer evaluate runs/deeper/last.safetensors --seed 7
+
+A folder stands for its best checkpoint. Fields of the task can be set by field=value: is a model that learned on 100
+actions still right after 1000?
+"""
+
+LIST_HELP = """\
+examples:
+  feedback-transformer list            tasks and presets
+  feedback-transformer list fields     every field that field=value can set
+"""
+
+DEMO_HELP = """\
+The Feedback Transformer, the Transformer and the LSTM learn the random walk side by side, from the same episodes with
+the same settings. Ends with a table and two pictures. Finished trainings are kept: run it again to go on, or to see the
+result at once.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a user's mistake is one sentence and exit code 2."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    try:
+        if getattr(options, "threads", None):
+            torch.set_num_threads(options.threads)
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+    except (ConfigError, CheckpointError) as error:
+        return complain(str(error), BAD_INPUT)
+    except DivergedError as error:
+        return complain(str(error), FAILED)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return FAILED
+
+
+def complain(sentence: str, code: int) -> int:
+    print(f"feedback-transformer: {sentence}", file=sys.stderr)
+    return code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="feedback-transformer",
+        description="The Feedback Transformer (arXiv 2002.09402): train it, measure it, hold it against its peers.",
+        epilog="Begin with `feedback-transformer demo`, or `feedback-transformer COMMAND --help` for examples.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, function: Callable[[argparse.Namespace], int], summary: str, epilog: str) -> Any:
+        sub = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=function)
+        return sub
+
+    sub = add("train", run_train, "train a model on a task", TRAIN_HELP)
+    sub.add_argument("task", nargs="?", help="a task; `feedback-transformer list tasks` tells them")
+    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task, model or training")
+    sub.add_argument("--preset", default="laptop", help=f"where the fields start from: {', '.join(SCALES)} (laptop)")
+    sub.add_argument("--out", type=Path, help="folder of the run (runs/TASK-CORE-PRESET-SEED)")
+    sub.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run in this folder")
+    sub.add_argument("--quiet", action="store_true", help="say only how it ended")
+    add_machine_options(sub)
+
+    sub = add("evaluate", run_evaluate, "score a trained model on its task", EVALUATE_HELP)
+    sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task")
+    sub.add_argument("--episodes", type=int, help="how many episodes (as many as the run's test set)")
+    sub.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_machine_options(sub)
+
+    sub = add("list", run_list, "what there is: tasks, presets, fields", LIST_HELP)
+    sub.add_argument("what", nargs="?", choices=("tasks", "presets", "fields"), help="only these")
+
+    sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
+    sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
+    sub.add_argument("--preset", default="laptop", help="laptop, or smoke to see in seconds that it runs")
+    sub.add_argument("--jobs", type=int, default=2, help="trainings at a time, each on one core (2)")
+    sub.add_argument("--seed", type=int, default=0, help="for other weights and other walks (0)")
+    return parser
+
+
+def add_machine_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--seed", type=int, help="for other weights and other data (0)")
+    sub.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (cpu)")
+    sub.add_argument("--threads", type=int, help="CPU threads (as many as PyTorch takes)")
+
+
+def check_device(name: str) -> str:
+    """The device, if it is here."""
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, ValueError):
+        raise ConfigError(f"device {name!r} is not available here; choose another --device, for example cpu") from None
+    return name
+
+
+# ------------------------------------------------------------------------------------------------ commands
+
+
+def run_train(options: argparse.Namespace) -> int:
+    device = check_device(options.device)
+    run, folder = run_to_train(options)
+    title = f"{run.task_name} {run.model.core}"
+    try:
+        with terminal_reporter(title, options.quiet) as report:
+            record = train(run, folder, report, resume=options.resume is not None, device=device)
+    except StoppedError as stopped:
+        print(f"{stopped}. To go on: feedback-transformer train --resume {folder}", file=sys.stderr)
+        return INTERRUPTED
+    scores = ", ".join(f"{name} {value:.2%}" for name, value in record["test"].items())
+    cost = f"{record['tokens']:,} tokens, {record['wall_seconds']:.0f} s"
+    print(f"{title}: test {scores} ({cost}); the run is in {folder}")
+    return 0
+
+
+def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
+    """The run that the options describe, and its folder."""
+    words = [word for word in [options.task, *options.overrides] if word is not None]
+    if options.resume is not None:
+        folder = options.resume
+        run = read_config(folder)
+        if options.seed is not None and options.seed != run.seed:
+            raise ConfigError(f"{folder} was begun with --seed {run.seed}; leave --seed out to go on with it")
+        if options.out is not None:
+            raise ConfigError(f"--resume goes on in {folder} itself; leave --out away")
+        names = [word for word in words if "=" not in word]
+        if names and names[0] != run.task_name:
+            raise ConfigError(f"{folder} is a run of {run.task_name}, not of {names[0]}")
+        return run.override(parse_assignments(word for word in words if "=" in word)), folder
+    if options.task is None:
+        raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or go on with --resume FOLDER")
+    run = preset(options.task, options.preset, seed=options.seed or 0).override(parse_assignments(options.overrides))
+    name = f"{run.task_name}-{run.model.core}-{options.preset}-{run.seed}"
+    return run, options.out or Path("runs") / name
+
+
+def read_config(folder: Path) -> RunConfig:
+    path = folder / "config.json"
+    try:
+        return RunConfig.from_dict(json.loads(path.read_text()))
+    except OSError:
+        raise ConfigError(f"{folder} holds no run: there is no {path}") from None
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ConfigError(f"{path} is not the configuration of a run") from None
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    device = check_device(options.device)
+    run, model = load_run(options.checkpoint, device)
+    changed = run.override(parse_assignments(options.overrides))
+    misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
+    if misfit:
+        raise ConfigError(f"{options.checkpoint} cannot be evaluated so: {misfit[0]}; only task fields can be set")
+    if (changed.task.inputs, changed.task.outputs) != (run.task.inputs, run.task.outputs):
+        raise ConfigError(
+            f"{options.checkpoint} has {len(run.task.inputs)} input and {len(run.task.outputs)} output symbols, this "
+            f"task {len(changed.task.inputs)} and {len(changed.task.outputs)}; leave the fields that set them alone"
+        )
+    count = options.episodes if options.episodes is not None else run.train.test_episodes
+    if count < 1:
+        raise ConfigError(f"--episodes = {count} must be 1 or more")
+    seed = derive_seed(run.seed if options.seed is None else options.seed, "test")
+    scores = score(model, changed, changed.task.held_out().episodes(count, seed), torch.device(device))
+    if options.json:
+        print(json.dumps(scores))
+    else:
+        print(f"{run.task_name} {run.model.core}: " + ", ".join(f"{n} {v:.2%}" for n, v in scores.items()))
+    return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    console = Console()
+    if options.what in (None, "tasks"):
+        table = Table("task", "what is asked", title="tasks", title_justify="left")
+        for name, entry in TASKS.items():
+            table.add_row(name, entry.summary)
+        console.print(table)
+    if options.what in (None, "presets"):
+        table = Table("preset", "what it is", title="presets, for every task", title_justify="left")
+        for name, summary in SCALES.items():
+            table.add_row(name, summary)
+        console.print(table)
+    if options.what == "fields":
+        for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
+            table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
+            for field in fields(kind):
+                table.add_row(field.name, str(field.default), field.metadata.get("doc", ""))
+            console.print(table)
+        console.print(f"cores: {', '.join(CORES)}; memory compositions: {', '.join(COMPOSITIONS)}")
+    return 0
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    from feedback_transformer.experiments.demo import demo  # pictures are slow to import
+
+    return demo(options.out, options.preset, options.jobs, options.seed)

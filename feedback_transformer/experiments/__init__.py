@@ -1,0 +1,1 @@
+"""The paper's experiments, one file each, and the demonstration."""

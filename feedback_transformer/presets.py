@@ -1,0 +1,162 @@
+"""Named configurations: the paper's hyperparameters to the letter, and reduced ones for a laptop and for the tests.
+
+smoke     seconds: does everything run?
+laptop    minutes on one core: reduced, and says so
+paper     the published hyperparameters (Table "Hyperparameters for language modeling experiments")
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
+from feedback_transformer.tasks import TASKS, make_task
+from feedback_transformer.training.run import RunConfig
+
+SCALES = {
+    "smoke": "seconds; checks that everything runs, learns nothing",
+    "laptop": "reduced: minutes to an hour on one core",
+    "paper": "the published hyperparameters",
+}
+
+# The columns of the paper's table. Their parameter counts (3.2M, 10.7M, 77M) are those of unshared keys and values.
+PAPER_MODELS = {
+    "toy": ModelConfig(num_layers=4, model_dim=256, num_heads=4, memory_size=100, shared_kv=False, dropout=0.2),
+    "char-ptb": ModelConfig(num_layers=6, model_dim=384, num_heads=4, memory_size=512, shared_kv=False, dropout=0.5),
+    "enwik8": ModelConfig(
+        num_layers=12,
+        model_dim=512,
+        num_heads=8,
+        head_dim=128,
+        ff_dim=8 * 512,
+        memory_size=8192,
+        shared_kv=False,
+        dropout=0.5,
+    ),
+}
+
+# The paper gives no number of updates for the toy tasks; these are the ones it gives for char-PTB.
+PAPER_TRAIN = TrainConfig(
+    steps=15_000,
+    finetune_steps=1_000,
+    batch_size=512,
+    bptt=64,
+    learning_rate=1e-4,
+    warmup_steps=1_000,
+    gradient_clip=0.1,
+    train_episodes=10_000,
+    eval_every=250,
+)
+
+# What a model must be able to look back on: a whole string and its answer.
+PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
+
+LAPTOP_MODEL = ModelConfig(
+    num_layers=2,
+    model_dim=64,
+    num_heads=2,
+    memory_size=100,
+    position_slopes=(2.0, 0.1),
+    embedding_std=0.2,
+    scale_residuals=False,
+)
+
+LAPTOP_TRAIN = TrainConfig(
+    steps=12_000,
+    batch_size=32,
+    bptt=16,
+    bptt_start=8,
+    bptt_warmup=0.3,
+    learning_rate=2e-3,
+    warmup_steps=200,
+    schedule="linear",
+    adam_beta2=0.98,
+    gradient_clip=0.1,
+    train_episodes=0,
+    validation_episodes=200,
+    eval_every=500,
+)
+
+LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {
+    "random-walk": (
+        LAPTOP_MODEL,
+        replace(LAPTOP_TRAIN, curriculum=("length=6", "length=12", "length=25", "length=50")),
+    ),
+    "counting-50": (LAPTOP_MODEL, replace(LAPTOP_TRAIN, steps=4_000, bptt=32, bptt_start=16)),
+    "counting-1k": (
+        replace(LAPTOP_MODEL, memory_size=64),
+        replace(LAPTOP_TRAIN, bptt=64, bptt_start=16, curriculum=("length=50", "length=200"), validation_episodes=64),
+    ),
+}
+for name in ("copy", "reverse"):
+    LAPTOP[name] = (
+        replace(LAPTOP_MODEL, memory_size=1024),
+        replace(
+            LAPTOP_TRAIN,
+            bptt=48,
+            bptt_start=16,
+            curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
+            validation_episodes=32,
+            test_episodes=256,
+        ),
+    )
+for name in ("algorithmic-3", "algorithmic-5"):
+    easy = "print_weight=2,if_weight=0,echo=0.3"
+    LAPTOP[name] = (
+        replace(LAPTOP_MODEL, num_heads=4, head_dim=16, position_slopes=(3.0, 3.0, 0.3, 0.05), position_std=0.3),
+        replace(
+            LAPTOP_TRAIN,
+            batch_size=64,
+            bptt=32,
+            bptt_start=16,
+            gradient_clip=0.5,
+            warmup_steps=300,
+            curriculum_gate=0.92,
+            curriculum_deadline=0.65,
+            curriculum=(
+                f"length=12,min_length=3,printable=1,{easy}",
+                f"length=12,min_length=3,printable=2,{easy}",
+                f"length=12,min_length=4,{easy}",
+                "length=16,min_length=4,echo=0.8",
+                "length=50,min_length=4,echo=0.7",
+                "length=100,min_length=16,echo=0.5",
+            ),
+        ),
+    )
+
+
+def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: int = 0) -> RunConfig:
+    """A run of that task at that scale.
+
+    >>> preset("random-walk", "paper").model.num_layers
+    4
+    """
+    task = make_task(task_name)
+    if scale not in SCALES:
+        raise ConfigError(f"there is no preset {scale!r}{nearest(scale, SCALES)}")
+    if scale == "paper":
+        window = PAPER_WINDOWS.get(task_name, PAPER_MODELS["toy"].memory_size)
+        model, train = replace(PAPER_MODELS["toy"], memory_size=window), PAPER_TRAIN
+    else:
+        model, train = LAPTOP[task_name]
+    if scale == "smoke":
+        model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size))
+        task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
+        train = replace(
+            train,
+            steps=20,
+            batch_size=8,
+            bptt=8,
+            bptt_start=0,
+            eval_every=10,
+            curriculum=(),
+            validation_episodes=8,
+            test_episodes=8,
+            warmup_steps=5,
+        )
+    return RunConfig(task_name, task, replace(model, core=core), train, seed)
+
+
+SMOKE_TASKS = {name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse")}
+
+assert set(LAPTOP) == set(TASKS), "every task has a laptop preset"
