@@ -63,7 +63,12 @@ result at once.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one sentence and exit code 2."""
     parser = make_parser()
-    options = parser.parse_args(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if rest:
+        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
     try:
         if getattr(options, "threads", None):
             torch.set_num_threads(options.threads)

@@ -117,15 +117,19 @@ class Trainer:
         last = self.folder / "last.safetensors"
         if last.exists() and not resume:
             raise ConfigError(f"{self.folder} already holds a run; go on with --resume, or choose another --out")
+        if last.exists():
+            self.restore(last)
+        else:
+            self._make_folder()
+        self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
+        self.speed_from = (time.monotonic(), self.progress.tokens)
+
+    def _make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             checkpoint.write_json(self.folder / "config.json", self.run.to_dict())
         except OSError as error:
             raise ConfigError(f"cannot write to {self.folder} ({error.strerror}); choose another --out") from None
-        if last.exists():
-            self.restore(last)
-        self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
-        self.speed_from = (time.monotonic(), self.progress.tokens)
 
     def save(self, name: str) -> None:
         """All that the run needs to go on from here."""

@@ -1,0 +1,179 @@
+"""The Feedback Transformer itself: the paper's sentences as assertions."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from feedback_transformer import FeedbackTransformer, LanguageModel, ModelConfig, Transformer
+from feedback_transformer.model.memory import composition
+from feedback_transformer.presets import PAPER_MODELS, preset
+from tests.model.cores import EXACT, gradients, inputs, make_core, randomize
+
+
+def test_memory_is_the_softmax_weighted_sum_of_all_layers(device: torch.device) -> None:
+    """Eq. 1, with l = 0 the token embedding."""
+    mix = composition("weighted-sum", num_layers=3).double()
+    assert mix.logits.numel() == 4
+    torch.nn.init.normal_(mix.logits)
+    layers = torch.randn(2, 4, 5, dtype=torch.float64)
+    weights = torch.softmax(mix.logits.flatten(), dim=0)
+    expected = sum(weights[index] * layers[:, index] for index in range(4))
+    torch.testing.assert_close(mix(layers)[:, 0], expected, **EXACT)
+
+
+def test_the_weights_of_the_layers_start_equal() -> None:
+    assert composition("weighted-sum", 3).mixing().tolist() == [[0.25] * 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("top", [[0, 0, 1]]),
+        ("layer:0", [[1, 0, 0]]),
+        ("layer:1", [[0, 1, 0]]),
+        ("average", [[1 / 3, 1 / 3, 1 / 3]]),
+        ("recurrent", [[1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]]),
+        ("previous-layer", [[1, 0, 0], [0, 1, 0]]),
+    ],
+)
+def test_compositions_mix_the_layers_they_say(name: str, expected: list[list[float]]) -> None:
+    torch.testing.assert_close(composition(name, num_layers=2).mixing(), torch.tensor(expected, dtype=torch.float32))
+
+
+@pytest.mark.parametrize(("core", "reads"), [("feedback", True), ("transformer", False)])
+def test_the_lowest_block_reads_the_top_layer_of_the_past(device: torch.device, core: str, reads: bool) -> None:
+    """Change only the top layer's output: the lowest block notices one step later. In a Transformer it cannot."""
+    model = make_core(device, core=core)
+    seen: list[torch.Tensor] = []
+    model.stack.blocks[0].register_forward_hook(lambda module, args, output: seen.append(output))
+    x = inputs(device, steps=1)
+    _, state = model(x)
+    model.step(x[:, 0], state)
+    with torch.no_grad():
+        model.stack.blocks[-1].feed_forward.contract.bias.normal_()
+    _, state = model(x)
+    model.step(x[:, 0], state)
+    assert torch.equal(seen[0], seen[2])
+    assert torch.equal(seen[1], seen[3]) != reads
+
+
+def test_state_can_be_tracked_beyond_depth_times_window(device: torch.device) -> None:
+    """What happened 40 steps ago still matters with two layers and a window of 2; a Transformer sees 2 * 2 back."""
+    x = inputs(device, steps=41)
+    changed = x.clone()
+    changed[:, 0] = inputs(device)[:, 0]
+    for core, matters in (("feedback", True), ("transformer", False)):
+        model = make_core(device, core=core, num_layers=2, memory_size=2)
+        assert torch.equal(model(x)[0][:, 40], model(changed)[0][:, 40]) != matters
+
+
+@pytest.mark.parametrize(
+    ("norm", "shared", "slopes"), list(itertools.product(("pre", "post"), (True, False), ((), (2.0, 0.1))))
+)
+def test_previous_layer_composition_is_the_transformer_in_outputs_and_gradients(
+    device: torch.device, norm: str, shared: bool, slopes: tuple[float, ...]
+) -> None:
+    fields = {"norm": norm, "shared_kv": shared, "position_slopes": slopes, "memory": "previous-layer"}
+    feedback = make_core(device, core="feedback", **fields)
+    transformer = make_core(device, core="transformer", **fields)
+    transformer.load_state_dict(feedback.state_dict())
+    x, more = inputs(device, steps=4), inputs(device)
+    results = []
+    for core in (feedback, transformer):
+        _, state = core(x)
+        y, state = core(more, state.detach())
+        results.append((y, state.memory, gradients(core, y.square().sum())))
+    torch.testing.assert_close(results[0], results[1], **EXACT)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_gradcheck_of_the_whole_core(device: torch.device, norm: str, shared: bool) -> None:
+    config = ModelConfig(num_layers=2, model_dim=4, num_heads=2, ff_dim=5, memory_size=3, norm=norm, shared_kv=shared)
+    core = FeedbackTransformer(config).double().to(device)
+    randomize(core)
+    parameters = dict(core.named_parameters())
+
+    def run(x: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        named = dict(zip(parameters, values, strict=True))
+        y, state = torch.func.functional_call(core, named, (x,))
+        return torch.cat([y.flatten(), state.memory.flatten()])
+
+    x = torch.randn(2, 5, 4, dtype=torch.float64, device=device, requires_grad=True)
+    values = tuple(value.detach().requires_grad_() for value in parameters.values())
+    assert torch.autograd.gradcheck(run, (x, *values), fast_mode=True)
+
+
+def test_keys_and_values_of_the_carried_memory_train_their_projections(device: torch.device) -> None:
+    """The memory is carried as numbers, but projected anew by every block, so its projections learn from it."""
+    core = make_core(device)
+    _, state = core(inputs(device))
+    y, _ = core.step(inputs(device)[:, 0], state.detach())
+    found = gradients(core, y.square().sum())
+    assert found["stack.key_values.0.to_key.weight"].abs().sum() > 0
+    assert found["stack.key_values.0.to_value.weight"].abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "vocabulary", "outputs", "millions"),
+    [("toy", 4, 64, 3.2), ("toy", 23, 10, 3.2), ("char-ptb", 50, 50, 10.7), ("enwik8", 204, 204, 77)],
+)
+def test_paper_models_have_the_papers_number_of_parameters(
+    name: str, vocabulary: int, outputs: int, millions: float
+) -> None:
+    with torch.device("meta"):
+        model = LanguageModel(PAPER_MODELS[name], vocabulary, outputs)
+    count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    digits = 1 if millions < 50 else 0
+    assert round(count, digits) == millions
+
+
+def test_the_papers_toy_presets_are_its_hyperparameters() -> None:
+    for name in ("random-walk", "algorithmic-3", "algorithmic-5"):
+        run = preset(name, "paper")
+        m, t = run.model, run.train
+        assert (m.num_layers, m.model_dim, m.ff_dim, m.num_heads, m.head_dim) == (4, 256, 1024, 4, 64)
+        assert (m.memory_size, m.dropout, t.bptt, t.batch_size) == (100, 0.2, 64, 512)
+        assert (t.learning_rate, t.gradient_clip, t.warmup_steps) == (1e-4, 0.1, 1000)
+        assert t.train_episodes == 10_000
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+def test_bfloat16_runs_and_stays_near_float32(device: torch.device, core: str) -> None:
+    model = LanguageModel(ModelConfig(core=core, model_dim=32, memory_size=8), vocab_size=11).to(device).eval()
+    tokens = torch.randint(11, (4, 20), device=device)
+    exact, _ = model(tokens)
+    half, _ = model.bfloat16()(tokens)
+    assert half.dtype == torch.bfloat16
+    assert (half.float() - exact).norm() < 0.03 * exact.norm()
+
+
+def test_per_layer_projections_cost_what_the_paper_says(device: torch.device) -> None:
+    """Sharing saves (L - 1) key and value projections and their norms, nothing else."""
+    shared, own = (FeedbackTransformer(ModelConfig(num_layers=3, model_dim=8, shared_kv=s)) for s in (True, False))
+    count = [sum(p.numel() for p in core.parameters()) for core in (shared, own)]
+    assert count[1] - count[0] == 2 * (2 * 8 * 8 + 2 * 8)
+
+
+def test_dropout_acts_in_training_only(device: torch.device) -> None:
+    for kind in (FeedbackTransformer, Transformer):
+        core = kind(ModelConfig(model_dim=16, dropout=0.5)).to(device)
+        x = torch.randn(2, 6, 16, device=device)
+        assert not torch.equal(core(x)[0], core(x)[0])
+        core.eval()
+        assert torch.equal(core(x)[0], core(x)[0])
+
+
+def test_a_long_stream_leaves_the_state_no_larger(device: torch.device) -> None:
+    """Constant memory: the state after many steps is as large as after memory_size steps."""
+    core = FeedbackTransformer(ModelConfig(num_layers=1, model_dim=4, num_heads=1, memory_size=4)).to(device).eval()
+    with torch.no_grad():
+        state = None
+        for _ in range(200):
+            y, state = core(torch.randn(1, 16, 4, device=device), state)
+    assert state is not None
+    assert state.memory.shape == (1, 1, 4, 4)
+    assert torch.isfinite(y).all()

@@ -1,0 +1,136 @@
+"""The command: what it says, where it ends, and that a user's mistake is one sentence with exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from feedback_transformer.cli import main
+
+SMOKE = ["train", "random-walk", "--preset", "smoke", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main([*SMOKE, "--out", str(folder)]) == 0
+    return folder
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one sentence of a command that fails with exit code 2."""
+    assert main(list(arguments)) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("feedback-transformer: ")
+    assert "Traceback" not in said
+    assert "\n" not in said
+    return said
+
+
+def test_train_tells_the_score_and_where_the_run_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([*SMOKE, "core=lstm", "--out", str(tmp_path / "run"), "--seed", "5"]) == 0
+    said = capsys.readouterr().out
+    assert "random-walk lstm: test accuracy" in said
+    assert str(tmp_path / "run") in said
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["seed"] == 5
+
+
+def test_evaluate_gives_the_score_of_the_record(capsys: pytest.CaptureFixture[str], trained: Path) -> None:
+    assert main(["evaluate", str(trained), "--json"]) == 0
+    record = json.loads((trained / "record.json").read_text())
+    assert json.loads(capsys.readouterr().out) == record["test"]
+    assert main(["evaluate", str(trained / "last.safetensors"), "length=30", "--episodes", "3"]) == 0
+
+
+def test_list_names_every_task_and_preset(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("random-walk", "algorithmic-5", "counting-1k", "smoke", "laptop", "paper"))
+    assert main(["list", "fields"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("num_layers", "curriculum_gate", "printable", "test_length"))
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "list", "demo"])
+def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert len(capsys.readouterr().out.splitlines()) > 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "random-wlk"], "no task 'random-wlk'; did you mean 'random-walk'?"),
+        (["train", "random-walk", "--preset", "papr"], "no preset 'papr'; did you mean 'paper'?"),
+        (["train", "random-walk", "num_layer=3"], "no field 'num_layer'; did you mean 'num_layers'?"),
+        (["train", "random-walk", "num_layers"], "'num_layers' is not an override; write it as field=value"),
+        (["train", "random-walk", "num_layers=-3"], "ModelConfig.num_layers = -3 must be 1 or more"),
+        (["train", "random-walk", "num_layers=x"], "ModelConfig.num_layers = 'x' is not of type int"),
+        (["train", "random-walk", "--device", "gpu9"], "device 'gpu9' is not available"),
+        (["train"], "which task? choose one of random-walk"),
+        (["train", "--resume", "nowhere"], "nowhere holds no run"),
+        (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
+        (["demo", "--preset", "tiny"], "no preset 'tiny'"),
+        (["demo", "--preset", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
+    ],
+)
+def test_a_mistake_is_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert sentence in complaint(capsys, *arguments)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_an_unwritable_folder_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot write to" in complaint(capsys, *SMOKE, "--out", str(tmp_path / "file" / "run"))
+    assert "cannot write to" in complaint(capsys, "demo", "--preset", "smoke", "--out", str(tmp_path / "file" / "demo"))
+
+
+def test_a_finished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], trained: Path) -> None:
+    before = (trained / "last.safetensors").read_bytes()
+    assert "already holds a run" in complaint(capsys, *SMOKE, "--out", str(trained))
+    assert "model.num_layers is 2, not 3" in complaint(capsys, "train", "--resume", str(trained), "num_layers=3")
+    assert "is a run of random-walk, not of copy" in complaint(capsys, "train", "copy", "--resume", str(trained))
+    assert (trained / "last.safetensors").read_bytes() == before
+
+
+def test_a_config_that_does_not_fit_the_checkpoint_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path
+) -> None:
+    assert "only task fields can be set" in complaint(capsys, "evaluate", str(trained), "num_layers=3")
+    assert "64 output symbols, this task 4 and 9" in complaint(capsys, "evaluate", str(trained), "size=3")
+    (tmp_path / "half.safetensors").write_bytes((trained / "best.safetensors").read_bytes()[:999])
+    assert "truncated" in complaint(capsys, "evaluate", str(tmp_path / "half.safetensors"))
+
+
+def test_resuming_a_finished_run_tells_its_score_again(capsys: pytest.CaptureFixture[str], trained: Path) -> None:
+    assert main(["train", "--resume", str(trained), "--quiet"]) == 0
+    assert "test accuracy" in capsys.readouterr().out
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "feedback_transformer", *SMOKE, "steps=100000", "--out", str(folder)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (folder / "last.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"To go on: feedback-transformer train --resume {folder}" in said
+    assert "Traceback" not in said

@@ -1,0 +1,101 @@
+"""Configurations: an invalid one is a sentence that names the field, its value and the way out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, from_dict, override, to_dict
+from feedback_transformer.presets import SCALES, preset
+from feedback_transformer.tasks import TASKS
+from feedback_transformer.training.run import RunConfig, derive_seed
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"core": "gru"}, "ModelConfig.core = 'gru' is not known; choose one of feedback, transformer, lstm"),
+        ({"norm": "middle"}, "ModelConfig.norm = 'middle' is not known; choose one of pre, post"),
+        ({"num_layers": 0}, "ModelConfig.num_layers = 0 must be 1 or more"),
+        ({"model_dim": 10, "num_heads": 3}, "model_dim = 10 is not a multiple of num_heads = 3"),
+        ({"dropout": 1.0}, "ModelConfig.dropout = 1.0 must lie in 0.0 up to, but not including, 1.0"),
+        ({"memory": "middle"}, "ModelConfig.memory = 'middle' is not known; choose one of weighted-sum"),
+        ({"memory": "layer:K"}, "choose a layer from 0"),
+        ({"memory": "layer:3"}, "choose a layer from 0 (the embedding) to 2"),
+        ({"position_slopes": (1.0,)}, "has 1 slopes for num_heads = 2"),
+        ({"memory_size": -1}, "ModelConfig.memory_size = -1 must be 1 or more"),
+    ],
+)
+def test_an_invalid_model_is_a_sentence(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        ModelConfig(**fields)
+    assert sentence in str(raised.value)
+
+
+def test_derived_widths_follow_a_change_and_chosen_ones_stay() -> None:
+    assert override(ModelConfig(model_dim=64), {"model_dim": "32"}).ff_dim == 128
+    assert override(ModelConfig(model_dim=64), {"num_heads": "4"}).head_dim == 16
+    assert override(ModelConfig(model_dim=64, ff_dim=100), {"model_dim": "32"}).ff_dim == 100
+
+
+def test_overrides_are_read_by_the_type_of_the_field() -> None:
+    changed = override(
+        ModelConfig(), {"position_slopes": "2, 0.1", "shared_kv": "false", "dropout": "1e-1", "num_layers": "1e1"}
+    )
+    assert (changed.position_slopes, changed.shared_kv, changed.dropout) == ((2.0, 0.1), False, 0.1)
+    assert changed.num_layers == 10
+    assert override(TrainConfig(), {"curriculum": "length=6; length=12,size=4"}).curriculum == (
+        "length=6",
+        "length=12,size=4",
+    )
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_layers", "two"), ("num_layers", "1.5"), ("shared_kv", "perhaps")])
+def test_a_value_of_the_wrong_type_is_a_sentence(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"ModelConfig.{name} = '{value}' is not of type"):
+        override(ModelConfig(), {name: value})
+
+
+def test_an_unknown_field_is_answered_by_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="ModelConfig has no field 'num_layer'; did you mean 'num_layers'"):
+        from_dict(ModelConfig, {"num_layer": 3})
+    with pytest.raises(ConfigError, match="did you mean 'memory_size'"):
+        preset("random-walk").override({"memory_sise": "3"})
+    with pytest.raises(ConfigError, match="no section 'modell'"):
+        preset("random-walk").override({"modell.num_layers": "3"})
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_preset_survives_json(task: str, scale: str) -> None:
+    run = preset(task, scale, core="transformer", seed=3)
+    assert RunConfig.from_dict(json.loads(json.dumps(run.to_dict()))) == run
+    assert from_dict(ModelConfig, to_dict(run.model)) == run.model
+
+
+def test_fields_have_one_meaning_across_sections() -> None:
+    """So that `field=value` needs no section."""
+    for entry in TASKS.values():
+        sections = [set(to_dict(c)) for c in (ModelConfig(), TrainConfig(), entry.task)]
+        assert not (sections[0] & sections[1])
+        assert not (sections[0] & sections[2])
+        assert not (sections[1] & sections[2])
+
+
+def test_a_run_is_overridden_section_by_section_or_by_bare_names() -> None:
+    run = preset("random-walk").override({"model.num_layers": "5", "length": "50", "steps": "7"})
+    assert (run.model.num_layers, run.task.length, run.train.steps) == (5, 50, 7)
+
+
+def test_differences_name_the_field() -> None:
+    run = preset("random-walk")
+    assert run.differences(run) == []
+    assert run.differences(run.override({"num_layers": "3"})) == ["model.num_layers is 2, not 3"]
+
+
+def test_no_two_purposes_share_a_seed() -> None:
+    seeds = [
+        derive_seed(s, split, n) for s in range(20) for split in ("train", "validation", "test") for n in range(20)
+    ]
+    assert len(set(seeds)) == len(seeds)

@@ -1,0 +1,239 @@
+"""The loop: it learns, it resumes to the bit, and it keeps what it has when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from feedback_transformer.config import ConfigError
+from feedback_transformer.presets import preset
+from feedback_transformer.training import checkpoint, supervised
+from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.supervised import DivergedError, StoppedError, Trainer, load_run, train
+
+CPU = torch.device("cpu")
+
+
+def small_run(core: str = "feedback", **overrides: Any) -> RunConfig:
+    run = preset("random-walk", "smoke", core)
+    return run.override({"dropout": "0.1", **{name: str(value) for name, value in overrides.items()}})
+
+
+def comparable(folder: Path) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]], Any]:
+    """All that two equal runs must agree on to the bit; clocks are left out."""
+    tensors, meta = checkpoint.load(folder / "last.safetensors")
+    record = json.loads((folder / "record.json").read_text())
+    curve = [{name: value for name, value in point.items() if name != "seconds"} for point in record["curve"]]
+    return tensors, curve, (meta["stream"], meta["losses"], record["test"])
+
+
+def assert_same(one: Path, other: Path) -> None:
+    first, second = comparable(one), comparable(other)
+    assert first[1:] == second[1:]
+    assert first[0].keys() == second[0].keys()
+    assert all(torch.equal(first[0][name], second[0][name]) for name in first[0])
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+def test_learns_a_short_walk(core: str, tmp_path: Path) -> None:
+    run = small_run(core, steps=150, model_dim=32, batch_size=16, learning_rate=5e-3, length=3, dropout=0.0, size=3)
+    record = train(run, tmp_path / "run")
+    assert record["finished"]
+    assert record["curve"][-1]["loss"] < 0.75 * record["curve"][0]["loss"]
+    assert record["test"]["accuracy"] > 0.55
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+@pytest.mark.parametrize("at", [3, 10, 13])
+def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
+    core: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small_run(core, curriculum="length=4", curriculum_gate=0.9, curriculum_deadline=0.4, finetune_steps=4)
+    train(run, tmp_path / "whole")
+    update = Trainer.update
+
+    def interrupted(self: Trainer) -> None:
+        update(self)
+        if self.progress.step == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", interrupted)
+        with pytest.raises(StoppedError, match=f"stopped at step {at}"):
+            train(run, tmp_path / "cut")
+    torch.manual_seed(99)  # a resumed process comes with other random numbers
+    train(run, tmp_path / "cut", resume=True)
+    assert_same(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    """kill -9 again and again, wherever it is, then to the end."""
+    overrides = ["steps=60", "checkpoint_seconds=0", "eval_every=20", "dropout=0.1"]
+    command = [sys.executable, "-m", "feedback_transformer", "train", "--threads", "1", "--quiet"]
+    fresh = [*command, "random-walk", *overrides, "--preset", "smoke", "--out"]
+    subprocess.run([*fresh, str(tmp_path / "whole")], check=True)
+    last = tmp_path / "killed" / "last.safetensors"
+    process = subprocess.Popen([*fresh, str(tmp_path / "killed")])
+    for kill in range(3):
+        before = last.stat().st_mtime_ns if last.exists() else 0
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if last.exists() and last.stat().st_mtime_ns != before:
+                break
+            time.sleep(0.01)
+        time.sleep(0.013 * kill)
+        process.kill()
+        process.wait()
+        process = subprocess.Popen([*command, "--resume", str(tmp_path / "killed")])
+    assert process.wait(timeout=120) == 0
+    assert_same(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = supervised.loss_and_accuracy
+    calls = 0
+
+    def broken(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        loss, right, asked = original(*arguments)
+        return (loss * float("nan") if calls == 15 else loss), right, asked
+
+    monkeypatch.setattr(supervised, "loss_and_accuracy", broken)
+    with pytest.raises(DivergedError, match=r"the loss is nan .* at step 15"):
+        train(small_run(), tmp_path / "run")
+    tensors, meta = checkpoint.load(tmp_path / "run" / "last.safetensors")
+    assert meta["progress"]["step"] == 10
+    assert all(torch.isfinite(t).all() for n, t in tensors.items() if n.startswith("model."))
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
+    record = train(small_run(learning_rate=0.0, steps=500, eval_every=1, patience=3), tmp_path / "run")
+    assert record["steps"] == 4
+    assert record["finished"]
+
+
+def test_the_curriculum_moves_on_at_its_gate_and_at_its_deadline(tmp_path: Path) -> None:
+    easy = small_run(curriculum="length=2;length=4", curriculum_gate=0.0, steps=6)
+    trainer = Trainer(easy, tmp_path / "gate", CPU)
+    stages = []
+    for _ in range(4):
+        trainer.update()
+        stages.append(trainer.stream.stage)
+    assert stages == [1, 2, 2, 2]
+    hard = small_run(curriculum="length=2;length=4", curriculum_gate=1.0, curriculum_deadline=0.5, steps=8)
+    trainer = Trainer(hard, tmp_path / "deadline", CPU)
+    stages = []
+    for _ in range(6):
+        trainer.update()
+        stages.append(trainer.stream.stage)
+    assert stages == [0, 1, 1, 2, 2, 2]
+
+
+def test_the_test_set_is_scored_with_the_best_weights(tmp_path: Path) -> None:
+    run = small_run(steps=40)
+    record = train(run, tmp_path / "run")
+    best = max(record["curve"], key=lambda point: point["accuracy"])
+    assert record["best"] == {"step": best["step"], "accuracy": best["accuracy"]}
+    loaded, model = load_run(tmp_path / "run")
+    assert loaded == run
+    assert supervised.score(model, run, Trainer(run, tmp_path, CPU)._episodes("test", 8), CPU) == record["test"]
+
+
+def test_the_record_holds_what_a_result_depends_on(tmp_path: Path) -> None:
+    record = train(small_run(), tmp_path / "run")
+    assert record == json.loads((tmp_path / "run" / "record.json").read_text())
+    assert {"run", "command", "environment", "parameters", "tokens", "wall_seconds", "test", "curve"} <= set(record)
+    assert {"commit", "torch", "processor", "threads", "device"} <= set(record["environment"])
+    assert record["tokens"] == 20 * 8 * 8
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    train(small_run(), tmp_path / "run")
+    before = (tmp_path / "run" / "last.safetensors").read_bytes()
+    with pytest.raises(ConfigError, match="already holds a run; go on with --resume"):
+        train(small_run(steps=30), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"is of another run: train.steps is 20, not 30"):
+        train(small_run(steps=30), tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
+
+
+def test_truncated_and_foreign_checkpoints_are_a_sentence(tmp_path: Path) -> None:
+    train(small_run(), tmp_path / "run")
+    whole = (tmp_path / "run" / "best.safetensors").read_bytes()
+    for name, content in {"truncated": whole[: len(whole) // 2], "empty": b"", "foreign": b"PK\x03\x04" * 99}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(CheckpointError, match="is truncated or not a checkpoint"):
+            load_run(tmp_path / name)
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="not a checkpoint of feedback-transformer"):
+        load_run(tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        load_run(tmp_path / "nowhere")
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, {"x": torch.ones(3)}, {"n": 1})
+
+    def fail(temporary: Path) -> None:
+        temporary.write_bytes(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.write_atomically(path, fail)
+    tensors, meta = checkpoint.load(path)
+    assert meta["n"] == 1
+    assert tensors["x"].sum() == 3
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lanes_of_fresh_episodes_are_at_different_phases() -> None:
+    run = preset("random-walk", "laptop").override({"batch_size": "8", "curriculum": ""})
+    stream = supervised.TrainingStream(run)
+    tokens, _, begins = stream.next_block(101)
+    assert begins
+    resets = (tokens == 0).int().argmax(dim=1)
+    assert len(set(resets.tolist())) == 8
+
+
+def test_a_fixed_data_set_is_read_again_from_another_offset() -> None:
+    run = small_run(train_episodes=20, batch_size=2)
+    stream = supervised.TrainingStream(run)
+    total = 20 * 11
+    first, _, _ = stream.next_block(total // 2)
+    second, _, begins = stream.next_block(total // 2)
+    assert begins
+    assert not torch.equal(first, second)
+    assert sorted(first.flatten().tolist()) == sorted(second.flatten().tolist())
+
+
+def test_every_smoke_preset_trains(tmp_path: Path) -> None:
+    from feedback_transformer.tasks import TASKS
+
+    for name in TASKS:
+        assert train(preset(name, "smoke"), tmp_path / name)["finished"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["random-walk", "algorithmic-3", "copy", "counting-1k"])
+def test_the_papers_scale_takes_a_real_step(task: str, tmp_path: Path) -> None:
+    run = preset(task, "paper").override({"batch_size": "16", "train_episodes": "200", "validation_episodes": "2"})
+    trainer = Trainer(run, tmp_path, CPU)
+    trainer.update()
+    assert trainer.progress.step == 1
