@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -49,3 +50,13 @@ class BlockOptions(NamedTuple):
     pre_norm: bool
     dropout: float = 0.0  # on attention probabilities and on the ReLU, zero outside training
     seed: int = 0  # of the dropout masks: the same seed gives the same masks
+
+
+def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:
+    """[B, T]: how many memories exist for row b just before step t of a block that starts with length [B]."""
+    time = torch.arange(steps, device=length.device)
+    history = length[:, None] + time
+    if reset is not None:
+        last_reset = torch.where(reset, time, -1).cummax(dim=1).values
+        history = torch.where(last_reset >= 0, time - last_reset, history)
+    return history.clamp(max=window)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
+from feedback_transformer.kernels import BlockOptions, BlockWeights
 from feedback_transformer.model.attention import Attention, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
 
@@ -58,7 +60,8 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, num_memories: int) -> None:
         super().__init__()
         dims = (config.model_dim, config.num_heads, config.head_dim)
-        pre_norm = config.norm == "pre"
+        self.pre_norm = pre_norm = config.norm == "pre"
+        self.num_heads, self.dropout = config.num_heads, config.dropout
         self.num_memories = num_memories
         self.num_layers = config.num_layers
         self.blocks = nn.ModuleList(
@@ -108,6 +111,41 @@ class Stack(nn.Module):
     def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor) -> Tensor:
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
         return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
+
+
+    def weights(self, mixing: Tensor) -> BlockWeights:
+        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
+
+        def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
+            return torch.stack([module.get_parameter(name) for module in modules])
+
+        norms: list[Tensor | None] = [None, None]
+        if self.pre_norm:
+            norms = [stacked(self.key_values, name) for name in ("norm.weight", "norm.bias")]
+        return BlockWeights(
+            stacked(self.blocks, "attention.to_query.weight"),
+            stacked(self.blocks, "attention.to_output.weight"),
+            stacked(self.blocks, "feed_forward.expand.weight"),
+            stacked(self.blocks, "feed_forward.expand.bias"),
+            stacked(self.blocks, "feed_forward.contract.weight"),
+            stacked(self.blocks, "feed_forward.contract.bias"),
+            stacked(self.blocks, "attention_norm.weight"),
+            stacked(self.blocks, "attention_norm.bias"),
+            stacked(self.blocks, "feed_forward_norm.weight"),
+            stacked(self.blocks, "feed_forward_norm.bias"),
+            stacked(self.key_values, "to_key.weight"),
+            stacked(self.key_values, "to_value.weight"),
+            *norms,
+            mixing,
+            self.position.keys,
+            self.position.bias,
+        )
+
+    def options(self) -> BlockOptions:
+        """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
+        dropout = self.dropout if self.training else 0.0
+        seed = int(torch.randint(2**62, ())) if dropout else 0
+        return BlockOptions(self.num_heads, self.pre_norm, dropout, seed)
 
 
 def _pick(layer: int, available: int) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
+from feedback_transformer.kernels.contract import history_of_block
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, Projection
 
@@ -45,27 +46,10 @@ class Transformer(nn.Module):
             )
             x = self.stack.layer(index, x, ((keys, values),), history)
         if reset is not None:
-            state = MemoryState(state.memory, _length_before(state.length, reset), state.projected)
+            state = state.forget(reset)
         state = state.append(torch.stack(inputs, dim=1), tuple(projected), self.config.memory_size)
         return self.stack.final_norm(x), state
 
 
 def _own(projected: tuple[Projection, ...], index: int) -> Projection:
     return projected[index if len(projected) > 1 else 0]
-
-
-def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:
-    """[B, T]: how many memories exist for row b just before step t of a block that starts with length [B]."""
-    time = torch.arange(steps, device=length.device)
-    history = length[:, None] + time
-    if reset is not None:
-        last_reset = torch.where(reset, time, -1).cummax(dim=1).values
-        history = torch.where(last_reset >= 0, time - last_reset, history)
-    return history.clamp(max=window)
-
-
-def _length_before(length: Tensor, reset: Tensor) -> Tensor:
-    """The length that, T steps on, gives what exists after the block: negative where a reset came inside it."""
-    time = torch.arange(reset.shape[1], device=length.device)
-    last_reset = torch.where(reset, time, -1).amax(dim=1)
-    return torch.where(last_reset >= 0, -last_reset, length)
