@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from feedback_transformer.kernels.steps import (
     Gradients,
     Layer,
     Noise,
+    Norm,
     Norms,
     Shared,
     Trace,
@@ -81,7 +82,10 @@ class Folded(NamedTuple):
 
     def layers(self) -> list[Layer]:
         per_layer = self[: len(Layer._fields)]
-        return [Layer(*(None if part is None else part[index] for part in per_layer)) for index in range(len(self.query))]
+        return [
+            Layer(*(cast(Tensor, None if part is None else part[index]) for part in per_layer))
+            for index in range(len(self.query))
+        ]
 
     def shared(self, slots: int) -> Shared:
         return Shared(
@@ -101,21 +105,32 @@ def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
     key_value = torch.cat([w.key, w.value], dim=1)  # [P, 2*H*K, D]
     query, expand, expand_shift = w.query * scale, w.expand, w.expand_bias
     query_shift, key_value_shift = query.new_zeros(query.shape[:2]), key_value.new_zeros(key_value.shape[:2])
-    gains: tuple[Tensor | None, ...] = (
-        w.attention_gain, w.attention_shift, w.feed_forward_gain, w.feed_forward_shift
-    )  # fmt: skip
     if options.pre_norm:
-        assert w.memory_gain is not None and w.memory_shift is not None
+        assert w.memory_gain is not None
+        assert w.memory_shift is not None
         query, query_shift = _absorb(query, w.attention_gain, w.attention_shift)
         expand, shift = _absorb(expand, w.feed_forward_gain, w.feed_forward_shift)
         expand_shift = expand_shift + shift
         key_value, key_value_shift = _absorb(key_value, w.memory_gain, w.memory_shift)
-        gains = (None,) * 4
-    output, contract = (w.output, w.contract) if kept == 1 else (w.output * kept, w.contract * kept)
+    post = not options.pre_norm
     return Folded(
-        query, query_shift, output, expand, expand_shift, contract, w.contract_bias, *gains,
-        key_value.flatten(0, 1), key_value_shift.flatten(), w.mixing, w.position, w.position_bias,
-    )  # fmt: skip
+        query=query,
+        query_shift=query_shift,
+        output=w.output * kept,
+        expand=expand,
+        expand_shift=expand_shift,
+        contract=w.contract * kept,
+        contract_shift=w.contract_bias,
+        attention_gain=w.attention_gain if post else None,
+        attention_shift=w.attention_shift if post else None,
+        feed_forward_gain=w.feed_forward_gain if post else None,
+        feed_forward_shift=w.feed_forward_shift if post else None,
+        key_value=key_value.flatten(0, 1),
+        key_value_shift=key_value_shift.flatten(),
+        mixing=w.mixing,
+        position=w.position,
+        position_bias=w.position_bias,
+    )
 
 
 def _absorb(weight: Tensor, gain: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,7 +203,7 @@ def _dropped(dropout: float) -> int:
 
 
 def random_signs(count: int, dropout: float, generator: torch.Generator, like: Tensor) -> Tensor:
-    """[count]: negative with probability `dropout`. Four numbers from every 64 random bits: 5x as fast as bernoulli_."""
+    """[count]: negative with probability `dropout`. Four of them from 64 random bits: 5x as fast as bernoulli_."""
     bits = torch.empty((count + 3) // 4, dtype=torch.int64, device=like.device)
     bits.random_(-(2**63), None, generator=generator)
     return bits.view(torch.int16)[:count].to(like.dtype).add_(32768.5 - _dropped(dropout))
@@ -300,7 +315,7 @@ def _new_attentions(x: Tensor, plan: Plan, rows: int, keep: bool) -> list[Tensor
     """One flat piece a step, as long as the step's window; without a backward all the same piece."""
     if keep:
         sizes = [rows * slots for slots in plan.slots]
-        return list(x.new_empty(sum(sizes)).split(sizes))
+        return list(torch.split(x.new_empty(sum(sizes)), sizes))
     whole = x.new_empty(rows * max(plan.slots))
     return [whole[: rows * slots] for slots in plan.slots]
 
@@ -320,15 +335,15 @@ def _norms(trace: Trace, folded: Folded, pre_norm: bool) -> Norms:
     """Recomputed for the whole block at once: cheaper than to store and carry them through the loop."""
     if pre_norm:
         return Norms(normalise(trace.layers[:-1]), normalise(trace.sums), normalise(trace.memory))
-    _, mean, inverse = sums = normalise(trace.sums)
-    assert folded.attention_gain is not None and folded.attention_shift is not None
-    z = sums[0] * folded.attention_gain[:, None, None] + folded.attention_shift[:, None, None]
-    return Norms((trace.layers[:-1],) * 3, (z, mean, inverse), (trace.memory,) * 3)
+    sums = normalise(trace.sums)
+    assert folded.attention_gain is not None
+    assert folded.attention_shift is not None
+    z = sums.normed * folded.attention_gain[:, None, None] + folded.attention_shift[:, None, None]
+    layers, memory = trace.layers[:-1], trace.memory
+    return Norms(Norm(layers, layers, layers), sums._replace(normed=z), Norm(memory, memory, memory))
 
 
-def _new_gradients(
-    trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: Tensor, pre_norm: bool
-) -> Gradients:
+def _new_gradients(trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: Tensor, pre_norm: bool) -> Gradients:
     norms_of = trace.outputs  # has no layers under pre-norm
     return Gradients(
         query=torch.empty_like(trace.query),

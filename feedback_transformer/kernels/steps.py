@@ -63,15 +63,26 @@ class Trace(NamedTuple):
         return Trace(*(buffer[:, t] for buffer in self))
 
 
-class Norms(NamedTuple):
-    """The normalised inputs of the projections and each norm's mean and 1/std, recomputed at once for a whole block."""
+class Norm(NamedTuple):
+    """What a projection reads, and the mean and 1/std of the norm in front of it (without one they are never read)."""
 
-    attention: tuple[Tensor, Tensor, Tensor]  # [L, B, D], [L, B, 1], [L, B, 1]
-    feed_forward: tuple[Tensor, Tensor, Tensor]
-    memory: tuple[Tensor, Tensor, Tensor]
+    normed: Tensor  # [L, B, D]
+    mean: Tensor  # [L, B, 1]
+    inverse: Tensor  # [L, B, 1]
+
+    def at(self, t: int) -> Norm:
+        return Norm(*(buffer[:, t] for buffer in self))
+
+
+class Norms(NamedTuple):
+    """In front of query, expand and key_value: recomputed at once for a whole block."""
+
+    attention: Norm
+    feed_forward: Norm
+    memory: Norm
 
     def at(self, t: int) -> Norms:
-        return Norms(*(tuple(buffer[:, t] for buffer in norm) for norm in self))
+        return Norms(*(norm.at(t) for norm in self))
 
 
 class Gradients(NamedTuple):
@@ -108,9 +119,9 @@ class Noise(NamedTuple):
     hidden: Tensor  # [L, B, F]
 
 
-def normalise(x: Tensor, gain: Tensor | None = None, shift: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def normalise(x: Tensor, gain: Tensor | None = None, shift: Tensor | None = None) -> Norm:
     """norm(x) * gain + shift, the mean and 1/std."""
-    return torch.native_layer_norm(x, (x.shape[-1],), gain, shift, EPSILON)
+    return Norm(*torch.native_layer_norm(x, (x.shape[-1],), gain, shift, EPSILON))
 
 
 def norm_backward(grad: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor | None = None) -> Tensor:
@@ -141,7 +152,9 @@ def forward_step(
         query = trace.query[index]
         torch.addmm(layer.query_shift, normalise(x)[0] if pre_norm else x, layer.query.t(), out=query)
         drop = None if noise is None else noise.attention[index]
-        _attend(query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop)
+        _attend(
+            query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop
+        )
 
         z = torch.addmm(x, trace.mixed[index], layer.output.t(), out=trace.sums[index])
         normed = normalise(z, layer.attention_gain, layer.attention_shift)[0]

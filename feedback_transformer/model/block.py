@@ -112,16 +112,12 @@ class Stack(nn.Module):
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
         return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
 
-
     def weights(self, mixing: Tensor) -> BlockWeights:
         """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
             return torch.stack([module.get_parameter(name) for module in modules])
 
-        norms: list[Tensor | None] = [None, None]
-        if self.pre_norm:
-            norms = [stacked(self.key_values, name) for name in ("norm.weight", "norm.bias")]
         return BlockWeights(
             stacked(self.blocks, "attention.to_query.weight"),
             stacked(self.blocks, "attention.to_output.weight"),
@@ -135,7 +131,8 @@ class Stack(nn.Module):
             stacked(self.blocks, "feed_forward_norm.bias"),
             stacked(self.key_values, "to_key.weight"),
             stacked(self.key_values, "to_value.weight"),
-            *norms,
+            stacked(self.key_values, "norm.weight") if self.pre_norm else None,
+            stacked(self.key_values, "norm.bias") if self.pre_norm else None,
             mixing,
             self.position.keys,
             self.position.bias,
