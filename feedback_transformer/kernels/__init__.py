@@ -46,6 +46,7 @@ class Needs(NamedTuple):
     dtype: torch.dtype = torch.float32
     one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
     autocast: bool = False
+    hooks: bool = False  # on the layers inside
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Engine:
             return f"the device {needs.device}"
         if needs.autocast:
             return "autocast"
+        if needs.hooks:
+            return "hooks on the layers, which it does not call"
         if needs.dtype not in self.dtypes:
             return _dtype_name(needs.dtype)
         return None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights
-from feedback_transformer.model.attention import Attention, KeyValue, RelativePosition
+from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
 
 
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(model_dim, ff_dim)
         self.contract = nn.Linear(ff_dim, model_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.contract(self.dropout(torch.relu(self.expand(x))))
@@ -42,7 +43,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(model_dim)
         self.pre_norm = pre_norm
 
-    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
         """x [B, T, D] -> [B, T, D]"""
         if self.pre_norm:
             z = x + self.attention(self.attention_norm(x), memory, position, history)
@@ -108,7 +109,7 @@ class Stack(nn.Module):
         assert state.projected is not None
         return state, state.projected
 
-    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor) -> Tensor:
+    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
         return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
 
@@ -116,7 +117,7 @@ class Stack(nn.Module):
         """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
-            return torch.stack([module.get_parameter(name) for module in modules])
+            return torch.stack([attrgetter(name)(module) for module in modules])
 
         return BlockWeights(
             stacked(self.blocks, "attention.to_query.weight"),
@@ -137,6 +138,10 @@ class Stack(nn.Module):
             self.position.keys,
             self.position.bias,
         )
+
+    def has_hooks(self) -> bool:
+        """Someone wants to see the layers at work: they must then be called one by one."""
+        return any(module._forward_hooks or module._forward_pre_hooks for module in self.modules())
 
     def options(self) -> BlockOptions:
         """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""

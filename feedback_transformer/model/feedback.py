@@ -71,7 +71,8 @@ class FeedbackTransformer(nn.Module):
 
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
-        return Needs(device, x.dtype, self.composition.num_memories == 1, torch.is_autocast_enabled(device))
+        one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
+        return Needs(device, x.dtype, one_memory, autocast, self.stack.has_hooks())
 
     def _run(
         self, block: BlockFunction, x: Tensor, state: MemoryState | None, reset: Tensor | None

@@ -128,6 +128,11 @@ class MemoryState:
         length = torch.where(last_reset >= 0, -last_reset, self.length)
         return MemoryState(self.memory, length, self.projected)
 
+    def known_full(self) -> bool:
+        """Every slot exists for every row, as far as can be told without waiting for a device."""
+        slots = self.memory.shape[2]
+        return slots > 0 and self.length.device.type == "cpu" and bool((self.length >= slots).all())
+
     def detach(self) -> MemoryState:
         """Cut the graph here: the next block starts from these memories as plain numbers."""
         return MemoryState(self.memory.detach(), self.length)

@@ -34,20 +34,27 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
         state, carried = self.stack.prepare(x, state)
-        history = history_of_block(state.length, x.shape[1], reset, self.config.memory_size)
+        steps = x.shape[1]
+        history = None
+        if reset is not None or not state.known_full():
+            history = history_of_block(state.length, steps, reset, self.config.memory_size)
         inputs, projected = [], []
         for index in range(self.config.num_layers):
             inputs.append(x)
             new = self.stack.project_layer(x, index)
             projected.append(new)
             # The last step of the block is a memory for later blocks only.
-            keys, values = (
-                torch.cat([past, now[:, :, :-1]], dim=2) for past, now in zip(_own(carried, index), new, strict=True)
-            )
+            keys, values = _own(carried, index)
+            if steps > 1:
+                keys = torch.cat([keys, new[0][:, :, :-1]], dim=2)
+                values = torch.cat([values, new[1][:, :, :-1]], dim=2)
             x = self.stack.layer(index, x, ((keys, values),), history)
         if reset is not None:
             state = state.forget(reset)
-        state = state.append(torch.stack(inputs, dim=1), tuple(projected), self.config.memory_size)
+        # Steps go on with their keys and values; the next block computes its own, with the weights of then.
+        state = state.append(
+            torch.stack(inputs, dim=1), tuple(projected) if steps == 1 else None, self.config.memory_size
+        )
         return self.stack.final_norm(x), state
 
 

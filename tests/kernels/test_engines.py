@@ -388,6 +388,16 @@ def test_the_engine_of_a_language_model_is_its_cores() -> None:
     assert LanguageModel(changed(SMALL, core="lstm"), vocab_size=3, engine="loop").core is not None
 
 
+def test_hooks_on_the_layers_are_called_since_auto_then_takes_the_loop() -> None:
+    core, seen = FeedbackTransformer(SMALL), []
+    handle = core.stack.blocks[0].register_forward_hook(lambda *_: seen.append(1))
+    x = torch.randn(2, 3, 10)
+    hooked, _ = core(x)
+    handle.remove()
+    torch.testing.assert_close(core(x)[0], hooked)
+    assert len(seen) == 3
+
+
 def test_half_precision_is_handed_to_the_loop() -> None:
     core = FeedbackTransformer(SMALL).to(torch.bfloat16)
     y, _ = core(torch.randn(2, 3, 10, dtype=torch.bfloat16))
