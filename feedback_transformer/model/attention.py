@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from feedback_transformer.kernels.dropout import keep_mask
 from feedback_transformer.model.memory import Projection
 
 
@@ -33,8 +34,8 @@ class RelativePosition(nn.Module):
     def forward(self, query: Tensor, num_keys: int) -> Tensor:
         """query [B, H, T, K] -> scores [B, H, T, num_keys], where the last key is one step before the last query.
 
-        Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number
-        that means nothing: `visible` hides them.
+        Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number so
+        low that nothing is seen there.
         """
         steps, window = query.shape[-2], self.keys.shape[-1]
         skip = window - (num_keys - steps + 1)  # columns of memories older than the first query can have
@@ -45,10 +46,15 @@ class RelativePosition(nn.Module):
         if steps == 1:
             return scores
         # [T, columns] -> [T, num_keys], each row one further to the right than the row above: pad every row by T,
-        # then read the same numbers as rows that are one shorter.
+        # then read the same numbers as rows that are one shorter. Distances out of range fall into the padding.
         skip, row = skip - first, window - first + steps - 1
-        skewed = F.pad(scores, (0, steps)).flatten(-2)[..., skip : skip + steps * row]
+        skewed = F.pad(scores, (0, steps), value=lowest(scores)).flatten(-2)[..., skip : skip + steps * row]
         return skewed.reshape(*query.shape[:-1], row)[..., :num_keys]
+
+
+def lowest(scores: Tensor) -> float:
+    """A score that hides: its exponential is zero, and no sum with a score overflows."""
+    return torch.finfo(scores.dtype).min / 2
 
 
 def visible(history: Tensor, num_keys: int) -> Tensor:
@@ -84,16 +90,35 @@ class Attention(nn.Module):
         self.scale = head_dim**-0.5
         self.to_query = nn.Linear(model_dim, num_heads * head_dim, bias=False)
         self.to_output = nn.Linear(num_heads * head_dim, model_dim, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor) -> Tensor:
-        """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]"""
+    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
+        """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]
+
+        history is how many memories exist before each query; None if all do that the window leaves in sight.
+        """
         keys, values = memory
-        query = split_heads(self.to_query(x), self.num_heads) * self.scale
-        scores = query @ keys.transpose(-1, -2) + position(query, keys.shape[-2])
-        hidden = ~visible(history, keys.shape[-2])
-        probabilities = torch.softmax(scores.masked_fill(hidden, torch.finfo(x.dtype).min), dim=-1)
-        mixed = self.dropout(probabilities) @ values
-        # A row that sees nothing has spread its attention over hidden slots: its output is zero.
-        mixed = mixed * (history > 0)[:, None, :, None]
+        query = split_heads(F.linear(x, self.to_query.weight * self.scale), self.num_heads)
+        scores = _add_product(position(query, keys.shape[-2]), query, keys.transpose(-1, -2))
+        if history is not None:
+            scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
+        mixed = self.dropout(torch.softmax(scores, dim=-1)) @ values
+        if history is not None:
+            # A row that sees nothing has spread its attention over hidden slots: its output is zero.
+            mixed = mixed * (history > 0)[:, None, :, None]
         return self.to_output(mixed.transpose(1, 2).flatten(-2))
+
+
+def _add_product(added: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """added + left @ right over batch and heads, in one pass: [B, H, T, M]"""
+    flat = [part.flatten(0, 1) for part in (added, left, right)]
+    return torch.baddbmm(*flat).unflatten(0, added.shape[:2])
+
+
+class Dropout(nn.Dropout):
+    """nn.Dropout, with masks that cost an eighth on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0 or x.device.type != "cpu":
+            return super().forward(x)
+        return x * keep_mask(x, self.p)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.model.attention import Attention, KeyValue, RelativePosition
+from feedback_transformer.kernels import BlockOptions, BlockWeights
+from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
 
 
@@ -19,7 +22,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(model_dim, ff_dim)
         self.contract = nn.Linear(ff_dim, model_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.contract(self.dropout(torch.relu(self.expand(x))))
@@ -40,7 +43,7 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(model_dim)
         self.pre_norm = pre_norm
 
-    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
         """x [B, T, D] -> [B, T, D]"""
         if self.pre_norm:
             z = x + self.attention(self.attention_norm(x), memory, position, history)
@@ -58,7 +61,8 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, num_memories: int) -> None:
         super().__init__()
         dims = (config.model_dim, config.num_heads, config.head_dim)
-        pre_norm = config.norm == "pre"
+        self.pre_norm = pre_norm = config.norm == "pre"
+        self.num_heads, self.dropout = config.num_heads, config.dropout
         self.num_memories = num_memories
         self.num_layers = config.num_layers
         self.blocks = nn.ModuleList(
@@ -105,9 +109,45 @@ class Stack(nn.Module):
         assert state.projected is not None
         return state, state.projected
 
-    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor) -> Tensor:
+    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
         return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
+
+    def weights(self, mixing: Tensor) -> BlockWeights:
+        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
+
+        def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
+            return torch.stack([attrgetter(name)(module) for module in modules])
+
+        return BlockWeights(
+            stacked(self.blocks, "attention.to_query.weight"),
+            stacked(self.blocks, "attention.to_output.weight"),
+            stacked(self.blocks, "feed_forward.expand.weight"),
+            stacked(self.blocks, "feed_forward.expand.bias"),
+            stacked(self.blocks, "feed_forward.contract.weight"),
+            stacked(self.blocks, "feed_forward.contract.bias"),
+            stacked(self.blocks, "attention_norm.weight"),
+            stacked(self.blocks, "attention_norm.bias"),
+            stacked(self.blocks, "feed_forward_norm.weight"),
+            stacked(self.blocks, "feed_forward_norm.bias"),
+            stacked(self.key_values, "to_key.weight"),
+            stacked(self.key_values, "to_value.weight"),
+            stacked(self.key_values, "norm.weight") if self.pre_norm else None,
+            stacked(self.key_values, "norm.bias") if self.pre_norm else None,
+            mixing,
+            self.position.keys,
+            self.position.bias,
+        )
+
+    def has_hooks(self) -> bool:
+        """Someone wants to see the layers at work: they must then be called one by one."""
+        return any(module._forward_hooks or module._forward_pre_hooks for module in self.modules())
+
+    def options(self) -> BlockOptions:
+        """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
+        dropout = self.dropout if self.training else 0.0
+        seed = int(torch.randint(2**62, ())) if dropout else 0
+        return BlockOptions(self.num_heads, self.pre_norm, dropout, seed)
 
 
 def _pick(layer: int, available: int) -> int:

@@ -9,7 +9,8 @@ is computed through all its layers before the next one begins, and leaves behind
 so the lowest layer of now reads the highest layer of the past, and what a step has computed can be computed upon
 at the next one, without end. Keys and values follow from m_t alone, so that all layers can share them.
 
-`step` is the definition; `forward` is `step` repeated.
+`step` is the definition; `forward` is `step` repeated, by an engine of `kernels/` that computes the same numbers faster
+where one covers the model.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
+from feedback_transformer.kernels import BlockFunction, Needs, check_name, choose
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, composition
 
@@ -32,9 +34,11 @@ class FeedbackTransformer(nn.Module):
     (torch.Size([3, 16]), torch.Size([3, 1, 6, 16]))
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, engine: str = "auto") -> None:
         super().__init__()
+        check_name(engine)
         self.config = config
+        self.engine = engine  # how `forward` computes a block; may be changed at any time
         self.composition = composition(config.memory, config.num_layers)
         self.stack = Stack(config, self.composition.num_memories)
 
@@ -53,6 +57,9 @@ class FeedbackTransformer(nn.Module):
         self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        engine = choose(self.engine, self._needs(x))
+        if engine.block is not None:
+            return self._run(engine.block, x, state, reset)
         outputs = []
         for t in range(x.shape[1]):
             if reset is not None and state is not None:
@@ -61,3 +68,20 @@ class FeedbackTransformer(nn.Module):
             outputs.append(y)
         assert state is not None, "a block has at least one step"
         return torch.stack(outputs, dim=1), state
+
+    def _needs(self, x: Tensor) -> Needs:
+        device = x.device.type
+        one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
+        return Needs(device, x.dtype, one_memory, autocast, self.stack.has_hooks())
+
+    def _run(
+        self, block: BlockFunction, x: Tensor, state: MemoryState | None, reset: Tensor | None
+    ) -> tuple[Tensor, MemoryState]:
+        """The same by a faster engine. Its state has no projections: the next step or block computes them."""
+        if state is None:
+            state = MemoryState.empty(len(x), 1, like=x)
+        weights = self.stack.weights(self.composition.mixing()[0])
+        y, memories = block(x, state.memory[:, 0], state.length, reset, weights, self.stack.options())
+        if reset is not None:
+            state = state.forget(reset)
+        return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
+from feedback_transformer.kernels import check_name
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.lstm import LSTM, LSTMState
 from feedback_transformer.model.memory import MemoryState
@@ -27,7 +28,12 @@ class LanguageModel(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, output_size: int | None = None, tie_weights: bool = False
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        output_size: int | None = None,
+        tie_weights: bool = False,
+        engine: str = "auto",
     ) -> None:
         super().__init__()
         if vocab_size < 1:
@@ -35,6 +41,9 @@ class LanguageModel(nn.Module):
         output_size = vocab_size if output_size is None else output_size
         self.config = config
         self.core = CORES[config.core](config)
+        if isinstance(self.core, FeedbackTransformer):
+            check_name(engine)
+            self.core.engine = engine
         self.embedding = nn.Embedding(vocab_size, config.model_dim)
         nn.init.normal_(self.embedding.weight, std=config.embedding_std)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)

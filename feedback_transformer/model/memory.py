@@ -109,15 +109,29 @@ class MemoryState:
         memory = like.new_zeros(batch, num_memories, 0, like.shape[-1])
         return cls(memory, torch.zeros(batch, dtype=torch.long, device=like.device))
 
-    def append(self, memory: Tensor, projected: tuple[Projection, ...], window: int) -> MemoryState:
+    def append(self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int) -> MemoryState:
         """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out."""
-        assert self.projected is not None
-        joined = zip(self.projected, projected, strict=True)
-        return MemoryState(
-            _join(self.memory, memory, window),
-            (self.length + memory.shape[2]).clamp(max=window),
-            tuple((_join(k, new_k, window), _join(v, new_v, window)) for (k, v), (new_k, new_v) in joined),
-        )
+        joined = None
+        if projected is not None and self.projected is not None:
+            pairs = zip(self.projected, projected, strict=True)
+            joined = tuple((_join(k, new_k, window), _join(v, new_v, window)) for (k, v), (new_k, new_v) in pairs)
+        length = (self.length + memory.shape[2]).clamp(max=window)
+        return MemoryState(_join(self.memory, memory, window), length, joined)
+
+    def forget(self, reset: Tensor) -> MemoryState:
+        """The state to append a block to in which rows begin anew before the steps where reset [B, T] is true.
+
+        A length is negative where that happens: T steps on, only what came behind the last reset will exist.
+        """
+        time = torch.arange(reset.shape[1], device=reset.device)
+        last_reset = torch.where(reset, time, -1).amax(dim=1)
+        length = torch.where(last_reset >= 0, -last_reset, self.length)
+        return MemoryState(self.memory, length, self.projected)
+
+    def known_full(self) -> bool:
+        """Every slot exists for every row, as far as can be told without waiting for a device."""
+        slots = self.memory.shape[2]
+        return slots > 0 and self.length.device.type == "cpu" and bool((self.length >= slots).all())
 
     def detach(self) -> MemoryState:
         """Cut the graph here: the next block starts from these memories as plain numbers."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
+from feedback_transformer.kernels.contract import history_of_block
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, Projection
 
@@ -33,39 +34,29 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
         state, carried = self.stack.prepare(x, state)
-        history = history_of_block(state.length, x.shape[1], reset, self.config.memory_size)
+        steps = x.shape[1]
+        history = None
+        if reset is not None or not state.known_full():
+            history = history_of_block(state.length, steps, reset, self.config.memory_size)
         inputs, projected = [], []
         for index in range(self.config.num_layers):
             inputs.append(x)
             new = self.stack.project_layer(x, index)
             projected.append(new)
             # The last step of the block is a memory for later blocks only.
-            keys, values = (
-                torch.cat([past, now[:, :, :-1]], dim=2) for past, now in zip(_own(carried, index), new, strict=True)
-            )
+            keys, values = _own(carried, index)
+            if steps > 1:
+                keys = torch.cat([keys, new[0][:, :, :-1]], dim=2)
+                values = torch.cat([values, new[1][:, :, :-1]], dim=2)
             x = self.stack.layer(index, x, ((keys, values),), history)
         if reset is not None:
-            state = MemoryState(state.memory, _length_before(state.length, reset), state.projected)
-        state = state.append(torch.stack(inputs, dim=1), tuple(projected), self.config.memory_size)
+            state = state.forget(reset)
+        # Steps go on with their keys and values; the next block computes its own, with the weights of then.
+        state = state.append(
+            torch.stack(inputs, dim=1), tuple(projected) if steps == 1 else None, self.config.memory_size
+        )
         return self.stack.final_norm(x), state
 
 
 def _own(projected: tuple[Projection, ...], index: int) -> Projection:
     return projected[index if len(projected) > 1 else 0]
-
-
-def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:
-    """[B, T]: how many memories exist for row b just before step t of a block that starts with length [B]."""
-    time = torch.arange(steps, device=length.device)
-    history = length[:, None] + time
-    if reset is not None:
-        last_reset = torch.where(reset, time, -1).cummax(dim=1).values
-        history = torch.where(last_reset >= 0, time - last_reset, history)
-    return history.clamp(max=window)
-
-
-def _length_before(length: Tensor, reset: Tensor) -> Tensor:
-    """The length that, T steps on, gives what exists after the block: negative where a reset came inside it."""
-    time = torch.arange(reset.shape[1], device=length.device)
-    last_reset = torch.where(reset, time, -1).amax(dim=1)
-    return torch.where(last_reset >= 0, -last_reset, length)

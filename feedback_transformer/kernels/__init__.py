@@ -1,0 +1,167 @@
+"""The same maths, faster: a whole block of Feedback Transformer steps as one function of tensors.
+
+    engines()             what there is, what each covers, and whether it can run here
+    choose(name, needs)   the engine for a block: the one that is named, or under "auto" the fastest that covers it
+
+Every engine follows `contract.py` and computes the numbers of the step loop in `model/feedback.py`, which is the
+engine `loop`: the truth, and what is left when nothing faster covers a model.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from feedback_transformer.config import ConfigError, nearest
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.fused import DTYPES, fused_block
+
+__all__ = ["BlockFunction", "BlockOptions", "BlockWeights", "Engine", "Needs", "check_name", "choose", "engines"]
+
+
+class BlockFunction(Protocol):
+    """y, memories of a block: see `contract.py`."""
+
+    def __call__(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        length: Tensor,
+        reset: Tensor | None,
+        weights: BlockWeights,
+        options: BlockOptions,
+    ) -> tuple[Tensor, Tensor]: ...
+
+
+class Needs(NamedTuple):
+    """What a block asks of an engine."""
+
+    device: str = "cpu"
+    dtype: torch.dtype = torch.float32
+    one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
+    autocast: bool = False
+    hooks: bool = False  # on the layers inside
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to compute a block."""
+
+    name: str
+    summary: str
+    block: BlockFunction | None  # None: the step loop of the model itself
+    devices: tuple[str, ...] = ()  # () means any
+    dtypes: tuple[torch.dtype, ...] = ()
+    automatic: bool = True  # `auto` may choose it
+    unavailable: Callable[[], str | None] = lambda: None  # why it cannot run here, and what to do about it
+
+    def lacks(self, needs: Needs) -> str | None:
+        """What this engine does not cover of what is needed, in words, or None."""
+        if self.block is None:
+            return None
+        if not needs.one_memory:
+            return "a memory per layer (the compositions recurrent and previous-layer)"
+        if self.devices and needs.device not in self.devices:
+            return f"the device {needs.device}"
+        if needs.autocast:
+            return "autocast"
+        if needs.hooks:
+            return "hooks on the layers, which it does not call"
+        if needs.dtype not in self.dtypes:
+            return _dtype_name(needs.dtype)
+        return None
+
+    def row(self) -> dict[str, str]:
+        """For a table: name, what it is, what it covers, whether it can run here."""
+        everything = self.block is None
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "compositions": "all" if everything else "weighted-sum, top, layer:K, average",
+            "devices": ", ".join(self.devices) or "any",
+            "dtypes": ", ".join(map(_dtype_name, self.dtypes)) or "any",
+            "auto": "yes" if self.automatic else "by name only",
+            "available": self.unavailable() or "yes",
+        }
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _native_block(
+    x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
+) -> tuple[Tensor, Tensor]:
+    from feedback_transformer.kernels.native import native_block
+
+    return native_block(x, memory, length, reset, weights, options)
+
+
+def _native_unavailable() -> str | None:
+    try:
+        from feedback_transformer.kernels.native import native_available
+    except ImportError as error:
+        return f"kernels.native cannot be imported ({error})"
+    return native_available()
+
+
+_ENGINES = (
+    Engine(
+        "native", "C++ for the CPU, built on first use", _native_block, ("cpu",), DTYPES,
+        unavailable=_native_unavailable,
+    ),
+    Engine("fused", "one autograd function with a hand-written backward, in torch operations", fused_block, (), DTYPES),
+    Engine("loop", "the readable step loop under autograd: the truth", None),
+    Engine(
+        "fused+compile", "fused, its two step functions run through torch.compile",
+        functools.partial(fused_block, compiled=True), (), DTYPES, automatic=False,
+    ),
+)  # fmt: skip
+
+
+def engines() -> list[dict[str, str]]:
+    """What `feedback-transformer list engines` shows, the preferred engine first."""
+    return [engine.row() for engine in _ENGINES]
+
+
+def check_name(name: str) -> None:
+    """Only "auto" and the engines that exist."""
+    known = ["auto", *(engine.name for engine in _ENGINES)]
+    if name not in known:
+        raise ConfigError(f"there is no engine {name!r}{nearest(name, known)}")
+
+
+def choose(name: str, needs: Needs) -> Engine:
+    """The engine of that name, or an error that says why not; for "auto" the fastest that covers the needs."""
+    if name == "auto":
+        return _fastest(needs)
+    check_name(name)
+    engine = next(engine for engine in _ENGINES if engine.name == name)
+    if lack := engine.lacks(needs):
+        raise ConfigError(f"the engine {name!r} does not cover {lack}; choose engine='auto' or engine='loop'")
+    if reason := engine.unavailable():
+        raise ConfigError(f"the engine {name!r} cannot run here: {reason}")
+    return engine
+
+
+@functools.cache  # once a block: the same needs get the same answer
+def _fastest(needs: Needs) -> Engine:
+    for engine in _ENGINES:
+        if not engine.automatic or engine.lacks(needs):
+            continue
+        if reason := engine.unavailable():
+            _say_once(engine.name, reason)
+            continue
+        return engine
+    raise AssertionError("the loop covers everything")
+
+
+@functools.cache
+def _say_once(name: str, reason: str) -> None:
+    warnings.warn(f"the engine {name!r} cannot run here, a slower one is used: {reason}", RuntimeWarning, stacklevel=4)

@@ -1,0 +1,128 @@
+// What is computed, and where everything lies.
+//
+// B batch (rows), T steps of the block, M carried memories, L layers, D model width, H heads, K head width, F feed-forward
+// width, P key/value pairs (1: shared by all layers, or L), S memory window, W = min(S, M + T) slots a step can see.
+//
+// For a row at step t (x^0 its input; pre-norm on the left, post-norm on the right):
+//   n   = norm(x^l)                               n   = x^l
+//   q   = Wq n / sqrt(K),  o = attention(q, keys, values),  r = x^l + Wo o
+//   z   = r                                       z   = g1 norm(r) + c1
+//   n'  = norm(z)                                 n'  = z
+//   u   = dropped(relu(W1 n' + b1)),  s = z + W2 u + b2
+//   x^{l+1} = s                                   x^{l+1} = g2 norm(s) + c2
+//   m_t = sum_l mixing_l x^l;  keys, values of slot M + t = Wk, Wv times norm(m_t) (post-norm: m_t)
+// A cross-attention sublayer would be a second (q, attention, Wo) between z and n', over keys that do not grow.
+//
+// Under pre-norm a norm's gain and shift are folded into the weight behind it: W (g * n + c) = (W diag(g)) n + W c.
+// Slots are in order of time: carried memories 0..M-1, step t writes slot M + t and sees `history` slots before it.
+#pragma once
+#include <cstdlib>
+#include <new>
+#include "matrix.h"
+
+struct Shape {
+  int64_t batch, steps, carried, layers, width, heads, head, inner, pairs;
+  int64_t window, reach;      // S and W
+  int64_t slots;              // of the key/value buffers: M + T, or the capacity of a decoding cache
+  int64_t pre_norm, save;     // save: keep what backward needs
+  int64_t threads, seed;
+  double dropout;
+
+  int64_t inside() const { return heads * head; }  // H*K
+  int64_t projected() const { return pairs * 2 * inside(); }
+  int64_t pair(int64_t layer) const { return pairs == 1 ? 0 : layer; }
+  double query_scale() const { return 1 / std::sqrt(double(head)); }
+  double keep_scale() const { return 1 / (1 - dropout); }
+};
+
+template <class F> struct Weights {  // as the contract has them; the last five may be null
+  const F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
+  const F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
+  const F *key, *value, *mixing, *position;
+  const F *memory_gain, *memory_shift, *position_bias;
+};
+template <class F> struct Gradients {
+  F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
+  F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
+  F *key, *value, *mixing, *position;
+  F *memory_gain, *memory_shift, *position_bias;
+};
+
+// Hands out parts of one allocation, each on a cache line of its own; without a base it only counts.
+template <class F> struct Arena {
+  F* base = nullptr;
+  int64_t used = 0;
+  F* take(int64_t count) {
+    F* part = base ? base + used : nullptr;
+    used += rounded_up(count, 64 / sizeof(F)) + 256 / sizeof(F);  // and room to read and write past its end
+    return part;
+  }
+};
+
+// Memory for one layout, sized by counting: `Tape<F> tape = room.fill<Tape<F>>(shape)`. It starts as zeros.
+template <class F> struct Room {
+  F* data = nullptr;
+  template <class Layout, class... Args> Layout fill(const Args&... args) {
+    Arena<F> count;
+    Layout measure(count, args...);
+    const int64_t bytes = rounded_up(count.used * sizeof(F) + 64, 64);
+    data = static_cast<F*>(std::aligned_alloc(64, bytes));
+    if (!data) throw std::bad_alloc();
+    std::memset(static_cast<void*>(data), 0, bytes);
+    Arena<F> arena{data};
+    return Layout(arena, args...);
+  }
+  ~Room() { std::free(data); }
+};
+
+// What forward keeps for backward: [L][T][B][..] each; without `save` one step's worth, written over.
+template <class F> struct Tape {
+  F *residual;         // [L+1]: pre-norm x^l; post-norm x^0 and then norm(s) of each layer
+  F *inner_normal;     // [L]: pre-norm norm(z); post-norm norm(r)
+  F *mean, *scale;     // of norm(x^l) (pre-norm) or norm(r) (post-norm)
+  F *outer_scale;      // of norm(z) or norm(s)
+  F *query, *mixed, *hidden;  // q, o, u
+  F *marked;           // [L][T][B][H][W] probabilities, negative where dropped; the last `history` of W are set
+  F *memory;           // [T][B][D]
+  F *memory_mean, *memory_scale;  // [T][B]
+  int64_t steps, batch;
+  Tape(Arena<F>& arena, const Shape& s) : steps(s.save ? s.steps : 1), batch(s.batch) {
+    const int64_t rows = steps * batch, all = s.layers * rows;
+    residual = arena.take((all + rows) * s.width);
+    inner_normal = arena.take(all * s.width);
+    mean = arena.take(all), scale = arena.take(all), outer_scale = arena.take(all);
+    query = arena.take(all * s.inside()), mixed = arena.take(all * s.inside()), hidden = arena.take(all * s.inner);
+    marked = arena.take(all * s.heads * s.reach);
+    memory = arena.take(rows * s.width), memory_mean = arena.take(rows), memory_scale = arena.take(rows);
+  }
+  int64_t row(int64_t layer, int64_t step, int64_t row) const {
+    return (layer * steps + (steps == 1 ? 0 : step)) * batch + row;
+  }
+};
+
+// Keys and values [B][P][H][slots][K].
+template <class F> struct KeyValues {
+  F *keys, *values;
+  int64_t at(const Shape& s, int64_t row, int64_t pair, int64_t head, int64_t slot) const {
+    return (((row * s.pairs + pair) * s.heads + head) * s.slots + slot) * s.head;
+  }
+};
+
+// Runs work(first row, rows, shard) for shards of the batch, one a thread; nothing is shared inside.
+template <class Work> void over_shards(int64_t batch, int64_t threads, const Work& work);
+
+// How many memories exist for each row of a shard before a step.
+struct History {
+  const int64_t* length;   // [B]
+  const uint8_t* reset;    // [B][T] or null
+  // Fills history[i] for rows first + i, from its value before the step that went before (or the start).
+  void advance(const Shape& s, int64_t step, int64_t first, int64_t rows, int64_t* history) const {
+    for (int64_t i = 0; i < rows; i++) {
+      if (step == 0) history[i] = length[first + i] < s.carried ? length[first + i] : s.carried;
+      else history[i] += 1;
+      if (reset && reset[(first + i) * s.steps + step]) history[i] = 0;
+      if (history[i] > s.window) history[i] = s.window;
+      if (history[i] < 0) history[i] = 0;
+    }
+  }
+};

@@ -1,0 +1,370 @@
+"""The engine `fused`: a block as one autograd function with a hand-written backward, on any device.
+
+What it saves over the step loop under autograd: no tape inside the loop, every buffer allocated once, keys and values
+written in place into one window, and the gradient of a weight computed after the loop as one product over all steps.
+`steps.py` has the two steps themselves; here is what stands before, between and after them. docs/engines.md has the
+algebra.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, history_of_block
+from feedback_transformer.kernels.dropout import keep_probability, random_signs
+from feedback_transformer.kernels.steps import (
+    Gradients,
+    Layer,
+    Noise,
+    Norm,
+    Norms,
+    Shared,
+    Trace,
+    Window,
+    backward_step,
+    forward_step,
+    normalise,
+)
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def fused_block(
+    x: Tensor,
+    memory: Tensor,
+    length: Tensor,
+    reset: Tensor | None,
+    weights: BlockWeights,
+    options: BlockOptions,
+    compiled: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The contract of an engine. `compiled` runs the steps through torch.compile, over windows of a fixed size."""
+    window = weights.position.shape[1]
+    folded = fold(weights, options)
+    keys, values = project(memory, folded, options)
+    if compiled:  # slots that do not exist, so that every step reads as many; the mask hides them
+        padding = (0, 0, window - memory.shape[1], 0)
+        keys, values = (torch.nn.functional.pad(part, padding) for part in (keys, values))
+    plan = Plan(length, reset, x.shape[1], keys.shape[2], window, options, compiled)
+    inputs = (x, keys, values, *folded)
+    keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+    y, memories = _Block.apply(plan, keep, *inputs)  # type: ignore[no-untyped-call]
+    return y, memories
+
+
+# ------------------------------------------------------------------------------------------- before the loop
+
+
+class Folded(NamedTuple):
+    """The weights as the loop wants them, each a differentiable function of the contract's."""
+
+    query: Tensor  # [L, H*K, D]
+    query_shift: Tensor  # [L, H*K]
+    output: Tensor  # [L, D, H*K]
+    expand: Tensor  # [L, F, D]
+    expand_shift: Tensor  # [L, F]
+    contract: Tensor  # [L, D, F]
+    contract_shift: Tensor  # [L, D]
+    attention_gain: Tensor | None  # [L, D], post-norm only, like the next three
+    attention_shift: Tensor | None
+    feed_forward_gain: Tensor | None
+    feed_forward_shift: Tensor | None
+    key_value: Tensor  # [P*2*H*K, D]
+    key_value_shift: Tensor  # [P*2*H*K]
+    mixing: Tensor  # [L+1]
+    position: Tensor  # [K, S]
+    position_bias: Tensor | None  # [H, S]
+
+    def layers(self) -> list[Layer]:
+        per_layer = self[: len(Layer._fields)]
+        return [
+            Layer(*(cast(Tensor, None if part is None else part[index]) for part in per_layer))
+            for index in range(len(self.query))
+        ]
+
+    def shared(self, slots: int) -> Shared:
+        return Shared(
+            self.key_value, self.key_value_shift, self.mixing, self.position[:, self.position.shape[1] - slots :]
+        )
+
+
+def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
+    """Constants of a block multiplied into the weights, outside the loop, where autograd takes them apart again.
+
+    1/sqrt(K) goes into the query; dropout's 1/keep into the projection behind it; under pre-norm each norm's gain and
+    shift into the projection that follows: W (g n + c) = (W g) n + W c. Norms of one memory then differ no more.
+    """
+    w = weights
+    kept = 1 / keep_probability(options.dropout)
+    scale = (w.query.shape[1] // options.num_heads) ** -0.5
+    key_value = torch.cat([w.key, w.value], dim=1)  # [P, 2*H*K, D]
+    query, expand, expand_shift = w.query * scale, w.expand, w.expand_bias
+    query_shift, key_value_shift = query.new_zeros(query.shape[:2]), key_value.new_zeros(key_value.shape[:2])
+    if options.pre_norm:
+        assert w.memory_gain is not None
+        assert w.memory_shift is not None
+        query, query_shift = _absorb(query, w.attention_gain, w.attention_shift)
+        expand, shift = _absorb(expand, w.feed_forward_gain, w.feed_forward_shift)
+        expand_shift = expand_shift + shift
+        key_value, key_value_shift = _absorb(key_value, w.memory_gain, w.memory_shift)
+    post = not options.pre_norm
+    return Folded(
+        query=query,
+        query_shift=query_shift,
+        output=w.output * kept,
+        expand=expand,
+        expand_shift=expand_shift,
+        contract=w.contract * kept,
+        contract_shift=w.contract_bias,
+        attention_gain=w.attention_gain if post else None,
+        attention_shift=w.attention_shift if post else None,
+        feed_forward_gain=w.feed_forward_gain if post else None,
+        feed_forward_shift=w.feed_forward_shift if post else None,
+        key_value=key_value.flatten(0, 1),
+        key_value_shift=key_value_shift.flatten(),
+        mixing=w.mixing,
+        position=w.position,
+        position_bias=w.position_bias,
+    )
+
+
+def _absorb(weight: Tensor, gain: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    return weight * gain.unsqueeze(1), torch.bmm(weight, shift.unsqueeze(2)).squeeze(2)
+
+
+def project(memory: Tensor, folded: Folded, options: BlockOptions) -> tuple[Tensor, Tensor]:
+    """Carried memories [B, M, D] to keys and values [P, B*H, M, K], under autograd: once a block, current weights."""
+    batch, slots, width = memory.shape
+    heads, head_dim = options.num_heads, folded.position.shape[0]
+    normed = torch.nn.functional.layer_norm(memory, (width,)) if options.pre_norm else memory
+    both = torch.nn.functional.linear(normed, folded.key_value, folded.key_value_shift)
+    pairs = len(folded.key_value) // (2 * heads * head_dim)
+    split = both.view(batch, slots, pairs, 2, heads, head_dim).permute(3, 2, 0, 4, 1, 5)
+    keys, values = split.reshape(2, pairs, batch * heads, slots, head_dim)
+    return keys, values
+
+
+class Plan:
+    """What is known of a block before it runs: each step's window, what is masked in it, and the dropout."""
+
+    def __init__(
+        self, length: Tensor, reset: Tensor | None, steps: int, carried: int, window: int, options: BlockOptions,
+        compiled: bool = False,
+    ) -> None:  # fmt: skip
+        self.options, self.carried, self.window, self.compiled = options, carried, window, compiled
+        self.slots = [min(window, carried + t) for t in range(steps)]  # that each step reads
+        self.history = history_of_block(length, steps, reset, window)
+        if length.device.type == "cpu":
+            slots = torch.tensor(self.slots)
+            self.partial = (self.history < slots).any(0).tolist()
+            self.empty = ((self.history == 0).any(0) & (slots > 0)).tolist()
+        else:  # to look would wait for the device: mask wherever a row might be short
+            known = carried == 0 and reset is None
+            self.partial = [not known] * steps
+            self.empty = [not known and (t == 0 or reset is not None) for t in range(steps)]
+
+    def first(self, t: int) -> int:
+        """The first slot that step t reads; it writes slot `carried + t`."""
+        return self.carried + t - self.slots[t]
+
+    def offsets(self, t: int, bias: Tensor | None, like: Tensor) -> Tensor | None:
+        """[B*H, n]: what is added to the scores of step t, the position bias and far below it where nothing exists."""
+        slots, heads = self.slots[t], self.options.num_heads
+        if bias is None and not self.partial[t]:
+            return None
+        batch = len(self.history)
+        added = like.new_zeros(1, 1, 1) if bias is None else bias[None, :, bias.shape[1] - slots :]
+        if self.partial[t]:
+            distance = torch.arange(slots, 0, -1, device=like.device)
+            hidden = distance > self.history[:, t, None]  # [B, n]
+            # Half of the lowest number: no sum with a score can overflow, and e to this power is exactly zero.
+            added = torch.where(hidden.unsqueeze(1), torch.finfo(like.dtype).min / 2, added)
+        return added.expand(batch, heads, slots).reshape(batch * heads, slots)
+
+    def alive(self, t: int, like: Tensor) -> Tensor | None:
+        """[B*H, 1]: 0 for rows that see nothing; their attention is zero. None where every row sees something."""
+        if not self.empty[t]:
+            return None
+        return (self.history[:, t] > 0).to(like.dtype).repeat_interleave(self.options.num_heads).unsqueeze(1)
+
+
+def _noises(plan: Plan, layers: int, rows: int, hidden: int, like: Tensor) -> Iterator[Noise | None]:
+    """The noise of each step, drawn from the block's own generator: a seed means the same masks again."""
+    if not plan.options.dropout:
+        yield from (None for _ in plan.slots)
+        return
+    generator = torch.Generator(like.device).manual_seed(plan.options.seed)
+    for slots in plan.slots:
+        drawn = random_signs(layers * (rows * slots + hidden), plan.options.dropout, generator, like)
+        attention, rest = drawn[: layers * rows * slots], drawn[layers * rows * slots :]
+        batch = len(plan.history)
+        yield Noise(attention.view(layers, rows, slots), rest.view(layers, batch, hidden // batch))
+
+
+# ------------------------------------------------------------------------------------------------ the block
+
+
+@functools.cache
+def _step_functions(compiled: bool) -> tuple[Callable[..., None], Callable[..., None]]:
+    if not compiled:
+        return forward_step, backward_step
+    return torch.compile(forward_step, dynamic=False), torch.compile(backward_step, dynamic=False)
+
+
+class _Block(torch.autograd.Function):
+    """x [B, T, D], keys and values [P, B*H, M, K], folded weights -> y [B, T, D], memories [B, T, D]"""
+
+    @staticmethod
+    def forward(ctx: Any, plan: Plan, keep: bool, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        folded = Folded(*rest[2:])
+        batch, steps, width = x.shape
+        layers, rows, hidden = len(folded.query), rest[0].shape[1], folded.expand.shape[1]
+        kept_steps = steps if keep else 1  # without a backward one step's buffers serve all
+        trace = _new_trace(x, folded, kept_steps, plan.options.pre_norm)
+        attentions = _new_attentions(x, plan, layers * rows, keep)
+        window = Window(*(_extended(carried, steps) for carried in rest[:2]))
+        y, memories = x.new_empty(2, batch, steps, width)
+        run, _ = _step_functions(plan.compiled)
+        weights, shared = folded.layers(), {slots: folded.shared(slots) for slots in set(plan.slots)}
+        for t, noise in enumerate(_noises(plan, layers, rows, batch * hidden, x)):
+            step = trace.at(t % kept_steps)
+            step.layers[0].copy_(x[:, t])
+            slots = plan.slots[t]
+            run(
+                step, attentions[t].view(layers, rows, slots), window.slots(plan.first(t), plan.carried + t + 1),
+                weights, shared[slots], plan.offsets(t, folded.position_bias, x), plan.alive(t, x), noise,
+                plan.options.pre_norm,
+            )  # fmt: skip
+            y[:, t] = step.layers[-1]
+            memories[:, t] = step.memory[0]
+        if keep:
+            ctx.plan = plan
+            ctx.save_for_backward(*attentions, *trace, *window, *folded)
+        return y, memories
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_y: Tensor, grad_memories: Tensor) -> tuple[Any, ...]:
+        plan: Plan = ctx.plan
+        pre_norm, steps = plan.options.pre_norm, len(plan.slots)
+        saved = list(ctx.saved_tensors)
+        attentions, saved = saved[:steps], saved[steps:]
+        trace, window, folded = Trace(*saved[:7]), Window(*saved[7:9]), Folded(*saved[9:])
+        layers, rows = len(folded.query), window.keys.shape[1]
+        norms = _norms(trace, folded, pre_norm)
+        grads = _new_gradients(trace, folded, grad_y, grad_memories, pre_norm)
+        grad_window = Window(torch.zeros_like(window.keys), torch.zeros_like(window.values))
+        grad_position = torch.zeros_like(folded.position)
+        grad_bias = None if folded.position_bias is None else torch.zeros_like(folded.position_bias)
+        _, run = _step_functions(plan.compiled)
+        weights, shared = folded.layers(), {slots: folded.shared(slots) for slots in set(plan.slots)}
+        for t in range(steps - 1, -1, -1):
+            slots, first, last = plan.slots[t], plan.first(t), plan.carried + t + 1
+            columns = plan.window - slots
+            run(
+                grads.at(t), grad_window.slots(first, last), grad_position[:, columns:],
+                None if grad_bias is None else grad_bias[:, columns:], trace.at(t), norms.at(t),
+                attentions[t].view(layers, rows, slots), window.slots(first, last), weights, shared[slots],
+                plan.options.dropout > 0, pre_norm,
+            )  # fmt: skip
+        carried = grad_window.slots(0, plan.carried)
+        by_weight = _weight_gradients(trace, norms, grads, folded, pre_norm)
+        return None, None, grads.input[0].transpose(0, 1), *carried, *by_weight, grad_position, grad_bias
+
+
+def _new_trace(x: Tensor, folded: Folded, steps: int, pre_norm: bool) -> Trace:
+    layers, inner, _ = folded.query.shape
+    batch, _, width = x.shape
+
+    def new(count: int, size: int) -> Tensor:
+        return x.new_empty(count, steps, batch, size)
+
+    return Trace(
+        layers=new(layers + 1, width),
+        sums=new(layers, width),
+        outputs=new(0 if pre_norm else layers, width),
+        query=new(layers, inner),
+        mixed=new(layers, inner),
+        hidden=new(layers, folded.expand.shape[1]),
+        memory=new(1, width),
+    )
+
+
+def _new_attentions(x: Tensor, plan: Plan, rows: int, keep: bool) -> list[Tensor]:
+    """One flat piece a step, as long as the step's window; without a backward all the same piece."""
+    if keep:
+        sizes = [rows * slots for slots in plan.slots]
+        return list(torch.split(x.new_empty(sum(sizes)), sizes))
+    whole = x.new_empty(rows * max(plan.slots))
+    return [whole[: rows * slots] for slots in plan.slots]
+
+
+def _extended(carried: Tensor, steps: int) -> Tensor:
+    """[P, B*H, M, K] -> [P, B*H, M + T, K], the last T to be written."""
+    pairs, rows, slots, width = carried.shape
+    window = carried.new_empty(pairs, rows, slots + steps, width)
+    window[:, :, :slots] = carried
+    return window
+
+
+# ------------------------------------------------------------------------------------------- after the loop
+
+
+def _norms(trace: Trace, folded: Folded, pre_norm: bool) -> Norms:
+    """Recomputed for the whole block at once: cheaper than to store and carry them through the loop."""
+    if pre_norm:
+        return Norms(normalise(trace.layers[:-1]), normalise(trace.sums), normalise(trace.memory))
+    sums = normalise(trace.sums)
+    assert folded.attention_gain is not None
+    assert folded.attention_shift is not None
+    z = sums.normed * folded.attention_gain[:, None, None] + folded.attention_shift[:, None, None]
+    layers, memory = trace.layers[:-1], trace.memory
+    return Norms(Norm(layers, layers, layers), sums._replace(normed=z), Norm(memory, memory, memory))
+
+
+def _new_gradients(trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: Tensor, pre_norm: bool) -> Gradients:
+    norms_of = trace.outputs  # has no layers under pre-norm
+    return Gradients(
+        query=torch.empty_like(trace.query),
+        sums=torch.empty_like(trace.sums),
+        hidden=torch.empty_like(trace.hidden),
+        outputs=torch.empty_like(trace.sums),
+        normed_sums=torch.empty_like(norms_of),
+        normed_outputs=torch.empty_like(norms_of),
+        key_value=trace.memory.new_empty(*trace.memory.shape[:3], len(folded.key_value)),
+        memory=grad_memories.transpose(0, 1).clone(memory_format=torch.contiguous_format).unsqueeze(0),
+        input=grad_y.transpose(0, 1).clone(memory_format=torch.contiguous_format).unsqueeze(0),
+    )
+
+
+def _weight_gradients(
+    trace: Trace, norms: Norms, grads: Gradients, folded: Folded, pre_norm: bool
+) -> tuple[Tensor | None, ...]:
+    """One product a weight, over all steps and rows; in the order of `Folded`, as far as the mixing."""
+    gains: tuple[Tensor | None, ...] = (None,) * 4
+    if not pre_norm:
+        attention, feed_forward = normalise(trace.sums)[0], normalise(trace.outputs)[0]
+        gains = (
+            (grads.normed_sums * attention).sum((1, 2)), grads.normed_sums.sum((1, 2)),
+            (grads.normed_outputs * feed_forward).sum((1, 2)), grads.normed_outputs.sum((1, 2)),
+        )  # fmt: skip
+    return (
+        _product(grads.query, norms.attention[0]), grads.query.sum((1, 2)),
+        _product(grads.sums, trace.mixed),
+        _product(grads.hidden, norms.feed_forward[0]), grads.hidden.sum((1, 2)),
+        _product(grads.outputs, trace.hidden), grads.outputs.sum((1, 2)),
+        *gains,
+        _product(grads.key_value, norms.memory[0])[0], grads.key_value.sum((0, 1, 2)),
+        torch.mv(trace.layers.flatten(1), grads.memory.flatten()),
+    )  # fmt: skip
+
+
+def _product(grad: Tensor, given: Tensor) -> Tensor:
+    """The gradient [N, out, in] of weights in y = W x, from those of y [N, T, B, out] and x [N, T, B, in]."""
+    return torch.stack([y.flatten(0, 1).t() @ x.flatten(0, 1) for y, x in zip(grad, given, strict=True)])

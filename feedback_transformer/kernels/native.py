@@ -1,0 +1,238 @@
+"""The native engine: a block of steps in C++ on the CPU, forward and backward, behind one autograd function.
+
+The maths and the memory layout are told in `csrc/layout.h`; the contract in `contract.py`. Here: checks, pointers,
+and who owns what. Decoding one step at a time is in `native_decoding.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.native_build import library, native_available
+
+__all__ = ["native_available", "native_block"]
+
+SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+# The order of struct Weights and struct Gradients in csrc/layout.h; the last three may be missing.
+POINTER_ORDER = (
+    *("query", "output", "expand", "expand_bias", "contract", "contract_bias"),
+    *("attention_gain", "attention_shift", "feed_forward_gain", "feed_forward_shift"),
+    *("key", "value", "mixing", "position", "memory_gain", "memory_shift", "position_bias"),
+)
+WeightPointers = ctypes.c_void_p * len(POINTER_ORDER)
+
+
+class Shape(ctypes.Structure):
+    """struct Shape of csrc/layout.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "steps", "carried", "layers", "width", "heads", "head")),
+        *((name, ctypes.c_int64) for name in ("inner", "pairs", "window", "reach", "slots", "pre_norm", "save")),
+        *((name, ctypes.c_int64) for name in ("threads", "seed")),
+        ("dropout", ctypes.c_double),
+    )
+
+
+class ForwardIO(ctypes.Structure):
+    """struct ForwardIO of csrc/forward.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("x", "memory", "length", "reset", "y", "memories")),
+        ("memories_stride", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("keys", "values")),
+    )
+
+
+class BackwardIO(ctypes.Structure):
+    """struct BackwardIO of csrc/backward.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("y_gradient", "memories_gradient", "memory", "length", "reset")
+        + ("keys", "values", "x_gradient", "memory_gradient")
+    )
+
+
+def native_block(
+    x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
+) -> tuple[Tensor, Tensor]:
+    """The contract of `contract.py`, on the CPU in float32 or float64, with torch.get_num_threads() threads."""
+    check_block(x, memory, length, reset, weights, options)
+    shape = block_shape(x, memory, weights, options)
+    length = length.to(torch.int64).contiguous()
+    reset = None if reset is None else reset.to(torch.bool).contiguous()
+    tracked = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, memory, *weights))
+    if not tracked:
+        shape.save = 0
+        y, memories, _, _ = run_forward(shape, x.detach(), memory.detach(), length, reset, weights)
+        return y, memories
+    return _Block.apply(shape, length, reset, x, memory, *weights)
+
+
+class _Block(torch.autograd.Function):
+    """Forward keeps a tape in one tensor; backward reads it and never changes it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, shape: Shape, length: Tensor, reset: Tensor | None, x: Tensor, memory: Tensor, *weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        memory = memory.contiguous()
+        named = BlockWeights(*weights)  # type: ignore[arg-type]
+        y, memories, tape, cache = run_forward(shape, x, memory, length, reset, named)
+        ctx.save_for_backward(memory, *weights)
+        ctx.shape, ctx.length, ctx.reset, ctx.tape, ctx.cache = shape, length, reset, tape, cache
+        return y, memories
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, y_gradient: Tensor, memories_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        memory, *rest = ctx.saved_tensors
+        weights = contiguous(BlockWeights(*rest))
+        shape = ctx.shape
+        gradients = BlockWeights(*(None if w is None else torch.zeros_like(w) for w in weights))  # type: ignore[arg-type]
+        y_gradient, memories_gradient = y_gradient.contiguous(), memories_gradient.contiguous()
+        x_gradient = torch.empty_like(y_gradient)
+        memory_gradient = torch.empty_like(memory) if ctx.needs_input_grad[4] else None
+        keys, values = ctx.cache
+        io = BackwardIO(
+            *(pointer(t) for t in (y_gradient, memories_gradient, memory, ctx.length, ctx.reset)),
+            *(pointer(t) for t in (keys, values, x_gradient, memory_gradient)),
+        )
+        call("backward", x_gradient.dtype, shape, pointers(weights), ctx.tape.data_ptr(), io, pointers(gradients))
+        return (None, None, None, x_gradient, memory_gradient, *gradients)
+
+
+def run_forward(
+    shape: Shape, x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
+    """y, memories, the tape and the keys and values [B, P, H, M + T, K]."""
+    x, memory = x.contiguous(), memory.contiguous()
+    packed = pack(shape, weights)
+    tape = x.new_empty(size_of("tape", x.dtype, shape))
+    y, memories = torch.empty_like(x), torch.empty_like(x)
+    keys = x.new_empty(shape.batch, shape.pairs, shape.heads, shape.slots, shape.head)
+    values = torch.empty_like(keys)
+    stride = shape.steps * shape.width
+    io = ForwardIO(
+        *(pointer(t) for t in (x, memory, length, reset, y, memories)), stride, keys.data_ptr(), values.data_ptr()
+    )
+    biased = ctypes.c_int64(weights.position_bias is not None)
+    call("forward", x.dtype, shape, packed.data_ptr(), biased, tape.data_ptr(), io)
+    return y, memories, tape, (keys, values)
+
+
+def pack(shape: Shape, weights: BlockWeights) -> Tensor:
+    """All weights in the order in which the forward products read them."""
+    weights = contiguous(weights)
+    packed = weights.query.new_zeros(size_of("pack", weights.query.dtype, shape))
+    call("pack", packed.dtype, shape, pointers(weights), packed.data_ptr())
+    return packed
+
+
+def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: BlockOptions) -> Shape:
+    batch, steps, width = x.shape
+    layers, inside, _ = weights.query.shape
+    carried, window = memory.shape[1], weights.position.shape[1]
+    return Shape(
+        batch=batch,
+        steps=steps,
+        carried=carried,
+        layers=layers,
+        width=width,
+        heads=options.num_heads,
+        head=inside // options.num_heads,
+        inner=weights.expand.shape[1],
+        pairs=weights.key.shape[0],
+        window=window,
+        reach=min(window, carried + steps),
+        slots=carried + steps,
+        pre_norm=options.pre_norm,
+        save=1,
+        threads=torch.get_num_threads(),
+        seed=options.seed & (2**63 - 1),
+        dropout=options.dropout,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+def check_block(
+    x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
+) -> None:
+    """ValueError with the tensor's name, what it is and what it should be."""
+    if x.dtype not in SUFFIXES or x.device.type != "cpu":
+        raise ValueError(f"the native engine computes in float32 or float64 on the CPU; x is {x.dtype} on {x.device}")
+    if x.ndim != 3 or 0 in x.shape:
+        raise ValueError(f"x must be [B, T, D] with at least one step; it is {tuple(x.shape)}")
+    check_weights(x, weights, options)
+    batch, steps, width = x.shape
+    window = weights.position.shape[1]
+    if memory.ndim != 3 or (memory.shape[0], memory.shape[2]) != (batch, width) or memory.shape[1] > window:
+        raise ValueError(f"memory must be [{batch}, M <= {window}, {width}]; it is {tuple(memory.shape)}")
+    if memory.dtype != x.dtype:
+        raise ValueError(f"memory is {memory.dtype} but x is {x.dtype}")
+    if tuple(length.shape) != (batch,) or length.dtype.is_floating_point:
+        raise ValueError(f"length must be integers [{batch}]; it is {length.dtype} {tuple(length.shape)}")
+    if reset is not None and tuple(reset.shape) != (batch, steps):
+        raise ValueError(f"reset must be [{batch}, {steps}]; it is {tuple(reset.shape)}")
+
+
+def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> None:
+    width = x.shape[-1]
+    layers, inside = weights.query.shape[:2]
+    inner, pairs, window = weights.expand.shape[1], weights.key.shape[0], weights.position.shape[-1]
+    heads = options.num_heads
+    if heads < 1 or inside % heads or pairs not in (1, layers):
+        raise ValueError(f"query is {tuple(weights.query.shape)} and key {tuple(weights.key.shape)} for {heads} heads")
+    if not 0 <= options.dropout < 1:
+        raise ValueError(f"dropout = {options.dropout} must lie in 0 up to, but not including, 1")
+    if options.pre_norm == (weights.memory_gain is None) or options.pre_norm == (weights.memory_shift is None):
+        raise ValueError("memory_gain and memory_shift belong to pre-norm, and to pre-norm only")
+    vector = (layers, width)
+    wanted = BlockWeights(  # type: ignore[call-arg]
+        *((layers, inside, width), (layers, width, inside), (layers, inner, width), (layers, inner)),  # type: ignore[arg-type]
+        *((layers, width, inner), vector, vector, vector, vector, vector),
+        *((pairs, inside, width), (pairs, inside, width), (pairs, width), (pairs, width)),
+        *((layers + 1,), (inside // heads, window), (heads, window)),
+    )
+    for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
+        if weight is not None and (tuple(weight.shape) != shape or weight.dtype != x.dtype):
+            raise ValueError(f"{name} must be {shape} in {x.dtype}; it is {tuple(weight.shape)} in {weight.dtype}")
+
+
+# ------------------------------------------------------------------------------------------------- the library
+
+
+def call(function: str, dtype: torch.dtype, shape: Shape, *arguments: Any) -> None:
+    """Calls the library's function for this dtype; structures go by reference, numbers as pointers."""
+    converted = [
+        ctypes.byref(a) if isinstance(a, (ctypes.Structure, ctypes.Array)) else a if isinstance(a, ctypes.c_int64) else ctypes.c_void_p(a)
+        for a in arguments
+    ]
+    if library()[f"{function}_{SUFFIXES[dtype]}"](ctypes.byref(shape), *converted):
+        raise MemoryError(f"the native engine's {function} ran out of memory for a batch of {shape.batch}")
+
+
+def size_of(what: str, dtype: torch.dtype, shape: Shape) -> int:
+    function = library()[f"{what}_size_{SUFFIXES[dtype]}"]
+    function.restype = ctypes.c_int64
+    return int(function(ctypes.byref(shape)))
+
+
+def pointer(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def pointers(weights: BlockWeights) -> Any:
+    return WeightPointers(*(pointer(getattr(weights, name)) for name in POINTER_ORDER))
+
+
+def contiguous(weights: BlockWeights) -> BlockWeights:
+    return BlockWeights(*(None if w is None else w.detach().contiguous() for w in weights))  # type: ignore[arg-type]

@@ -1,0 +1,338 @@
+"""One step of a block, forward and backward, written out by hand: what `fused` repeats T times.
+
+Both functions read and write slices of buffers that were allocated before the loop, and touch no autograd tape. The
+weights come folded (see `fused.fold`), so that under pre-norm a norm is only (x - mean) / std in here:
+
+    q  = norm(x) Wq + cq                      z = x + o Wo                      (pre-norm)
+    a  = softmax(q . k_j + q . p_j + b_j)     u = relu(norm(z) W1 + c1)
+    o  = sum_j dropout(a)_j v_j               y = z + u W2 + c2
+
+G is the number of layers that read one pair of keys and values: L when they are shared (P = 1), else 1 (P = L).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+EPSILON = 1e-5  # as nn.LayerNorm has it
+
+aten = torch.ops.aten
+
+
+class Layer(NamedTuple):
+    """Folded weights of one layer; gains and shifts are None under pre-norm."""
+
+    query: Tensor  # [H*K, D]
+    query_shift: Tensor  # [H*K]
+    output: Tensor  # [D, H*K]
+    expand: Tensor  # [F, D]
+    expand_shift: Tensor  # [F]
+    contract: Tensor  # [D, F]
+    contract_shift: Tensor  # [D]
+    attention_gain: Tensor | None = None  # [D]
+    attention_shift: Tensor | None = None  # [D]
+    feed_forward_gain: Tensor | None = None  # [D]
+    feed_forward_shift: Tensor | None = None  # [D]
+
+
+class Shared(NamedTuple):
+    """Folded weights that belong to no layer."""
+
+    key_value: Tensor  # [P*2*H*K, D]
+    key_value_shift: Tensor  # [P*2*H*K]
+    mixing: Tensor  # [L+1]
+    position: Tensor  # [K, n], the columns of this step's window
+
+
+class Trace(NamedTuple):
+    """What the backward needs to know of the forward. Of a block, [L, T, ..]; of one step, [L, ..]."""
+
+    layers: Tensor  # [L+1, B, D]   x^0..x^L
+    sums: Tensor  # [L, B, D]       x + attention: z, or under post-norm what becomes z by its norm
+    outputs: Tensor  # [L, B, D]    post-norm only: z + feed-forward, what becomes x^{l+1} by its norm
+    query: Tensor  # [L, B, H*K]
+    mixed: Tensor  # [L, B, H*K]    o
+    hidden: Tensor  # [L, B, F]     u behind the dropout: positive exactly where the gradient passes
+    memory: Tensor  # [1, B, D]
+
+    def at(self, t: int) -> Trace:
+        return Trace(*(buffer[:, t] for buffer in self))
+
+
+class Norm(NamedTuple):
+    """What a projection reads, and the mean and 1/std of the norm in front of it (without one they are never read)."""
+
+    normed: Tensor  # [L, B, D]
+    mean: Tensor  # [L, B, 1]
+    inverse: Tensor  # [L, B, 1]
+
+    def at(self, t: int) -> Norm:
+        return Norm(*(buffer[:, t] for buffer in self))
+
+
+class Norms(NamedTuple):
+    """In front of query, expand and key_value: recomputed at once for a whole block."""
+
+    attention: Norm
+    feed_forward: Norm
+    memory: Norm
+
+    def at(self, t: int) -> Norms:
+        return Norms(*(norm.at(t) for norm in self))
+
+
+class Gradients(NamedTuple):
+    """The gradients that the weight products after the loop take in, laid out like `Trace`."""
+
+    query: Tensor  # [L, B, H*K]
+    sums: Tensor  # [L, B, D]
+    hidden: Tensor  # [L, B, F]
+    outputs: Tensor  # [L, B, D]
+    normed_sums: Tensor  # [L, B, D]     post-norm only: at the output of the attention's norm
+    normed_outputs: Tensor  # [L, B, D]  post-norm only: at the output of the feed-forward's norm
+    key_value: Tensor  # [1, B, P*2*H*K]
+    memory: Tensor  # [1, B, D]
+    input: Tensor  # [1, B, D]
+
+    def at(self, t: int) -> Gradients:
+        return Gradients(*(buffer[:, t] for buffer in self))
+
+
+class Window(NamedTuple):
+    """Keys and values, or their gradients: the n slots that the step reads and, last, the one that it writes."""
+
+    keys: Tensor  # [P, B*H, n+1, K]
+    values: Tensor  # [P, B*H, n+1, K]
+
+    def slots(self, first: int, last: int) -> Window:
+        return Window(self.keys[:, :, first:last], self.values[:, :, first:last])
+
+
+class Noise(NamedTuple):
+    """Numbers that are negative where dropout drops."""
+
+    attention: Tensor  # [L, B*H, n]
+    hidden: Tensor  # [L, B, F]
+
+
+def normalise(x: Tensor, gain: Tensor | None = None, shift: Tensor | None = None) -> Norm:
+    """norm(x) * gain + shift, the mean and 1/std."""
+    return Norm(*torch.native_layer_norm(x, (x.shape[-1],), gain, shift, EPSILON))
+
+
+def norm_backward(grad: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor | None = None) -> Tensor:
+    """The gradient of x from that of norm(x) * gain; never divides by the gain, which may be zero."""
+    wanted = [True, False, False]
+    result: Tensor = aten.native_layer_norm_backward(grad, x, [x.shape[-1]], mean, inverse, gain, None, wanted)[0]
+    return result
+
+
+def forward_step(
+    trace: Trace,
+    attention: Tensor,
+    window: Window,
+    layers: Sequence[Layer],
+    shared: Shared,
+    offsets: Tensor | None,
+    alive: Tensor | None,
+    noise: Noise | None,
+    pre_norm: bool,
+) -> None:
+    """From trace.layers[0] to all of `trace`, `attention` [L, B*H, n] and the window's last slot.
+
+    offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing. A dropped probability
+    is kept with its sign turned, so that a number and its mask need one place.
+    """
+    for index, layer in enumerate(layers):
+        x = trace.layers[index]
+        query = trace.query[index]
+        torch.addmm(layer.query_shift, normalise(x)[0] if pre_norm else x, layer.query.t(), out=query)
+        drop = None if noise is None else noise.attention[index]
+        _attend(
+            query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop
+        )
+
+        z = torch.addmm(x, trace.mixed[index], layer.output.t(), out=trace.sums[index])
+        normed = normalise(z, layer.attention_gain, layer.attention_shift)[0]
+        hidden = torch.addmm(layer.expand_shift, normed, layer.expand.t(), out=trace.hidden[index]).relu_()
+        if noise is not None:
+            hidden.copysign_(noise.hidden[index]).relu_()
+
+        residual = (z if pre_norm else normed) + layer.contract_shift
+        y = trace.layers[index + 1] if pre_norm else trace.outputs[index]
+        torch.addmm(residual, hidden, layer.contract.t(), out=y)
+        if not pre_norm:
+            trace.layers[index + 1].copy_(normalise(y, layer.feed_forward_gain, layer.feed_forward_shift)[0])
+
+    memory = trace.memory[0]
+    torch.mv(trace.layers.flatten(1).t(), shared.mixing, out=memory.view(-1))
+    remembered = normalise(memory)[0] if pre_norm else memory
+    projected = torch.addmm(shared.key_value_shift, remembered, shared.key_value.t())
+    new_keys, new_values = _by_slot(projected, window.keys)
+    window.keys[:, :, -1] = new_keys
+    window.values[:, :, -1] = new_values
+
+
+def _attend(
+    query: Tensor,
+    mixed: Tensor,
+    attention: Tensor,
+    window: tuple[Tensor, Tensor],
+    position: Tensor,
+    offsets: Tensor | None,
+    alive: Tensor | None,
+    drop: Tensor | None,
+) -> None:
+    """One query a row and head: two batched products, which beat fused attention kernels here."""
+    keys, values = window  # [B*H, n, K]
+    heads = query.view(len(keys), -1)
+    scores = torch.mm(heads, position) if offsets is None else torch.addmm(offsets, heads, position)
+    scores = torch.baddbmm(scores.unsqueeze(1), heads.unsqueeze(1), keys.transpose(1, 2)).squeeze(1)
+    torch.softmax(scores, -1, out=attention)
+    if alive is not None:
+        attention.mul_(alive)
+    kept = attention if drop is None else torch.relu(attention.copysign_(drop))
+    torch.bmm(kept.unsqueeze(1), values, out=mixed.view(len(keys), 1, -1))
+
+
+def backward_step(
+    grads: Gradients,
+    grad_window: Window,
+    grad_position: Tensor,
+    grad_bias: Tensor | None,
+    trace: Trace,
+    norms: Norms,
+    attention: Tensor,
+    window: Window,
+    layers: Sequence[Layer],
+    shared: Shared,
+    dropout: bool,
+    pre_norm: bool,
+) -> None:
+    """The transpose of `forward_step`, from the top down.
+
+    On entry grads.input holds the gradient of y, grads.memory that of the memory as an output of the block, and the
+    grad_window's last slot all that later steps want of this step's key and value. On return grads.input holds the
+    gradient of x, and the gradients of the older slots and of the position table have grown by this step's share.
+    """
+    own = _by_row(grad_window, grads.key_value[0])
+    grad_memory = grads.memory[0]
+    if pre_norm:
+        _, mean, inverse = norms.memory
+        grad_memory += norm_backward(own @ shared.key_value, trace.memory[0], mean[0], inverse[0])
+    else:
+        grad_memory.addmm_(own, shared.key_value)
+    grad = torch.addcmul(grads.input[0], grad_memory, shared.mixing[-1])  # of x^L
+
+    scores = torch.empty_like(attention)
+    kept = torch.relu(attention) if dropout else attention
+    grad_mixed = torch.empty_like(trace.mixed, memory_format=torch.contiguous_format)
+    for index in range(len(layers) - 1, -1, -1):
+        layer = layers[index]
+        grad_sum = _feed_forward_backward(index, grad, grads, trace, norms, layer, pre_norm)
+        torch.mm(grad_sum, layer.output, out=grad_mixed[index])
+        _attend_backward(
+            grads.query[index], scores[index], grad_mixed[index], trace.mixed[index],
+            attention[index], kept[index], _pick(window, index), shared.position, dropout,
+        )  # fmt: skip
+        if pre_norm:
+            _, mean, inverse = norms.attention
+            grad_normed = grads.query[index] @ layer.query
+            grad = grad_sum + norm_backward(grad_normed, trace.layers[index], mean[index], inverse[index])
+        else:
+            grad = torch.addmm(grad_sum, grads.query[index], layer.query)
+        grad.addcmul_(grad_memory, shared.mixing[index])
+    grads.input[0].copy_(grad)
+    _window_backward(grad_window, scores, kept, trace.query, grad_mixed)
+    heads = trace.query.view(len(layers), scores.shape[1], -1)
+    grad_position.addbmm_(heads.transpose(1, 2), scores)
+    if grad_bias is not None:
+        heads_first = scores.view(len(layers) * len(trace.memory[0]), *grad_bias.shape)
+        grad_bias += heads_first.sum(0)
+
+
+def _feed_forward_backward(
+    index: int, grad: Tensor, grads: Gradients, trace: Trace, norms: Norms, layer: Layer, pre_norm: bool
+) -> Tensor:
+    """From the gradient of x^{l+1} to that of trace.sums, which is returned and, like those between, written down."""
+    if not pre_norm:
+        grads.normed_outputs[index].copy_(grad)
+        y = trace.outputs[index]
+        _, mean, inverse = normalise(y)
+        grad = norm_backward(grad, y, mean, inverse, layer.feed_forward_gain)
+    grads.outputs[index].copy_(grad)
+    aten.threshold_backward.grad_input(grad @ layer.contract, trace.hidden[index], 0, grad_input=grads.hidden[index])
+    _, mean, inverse = norms.feed_forward
+    statistics = trace.sums[index], mean[index], inverse[index]
+    grad_sum = grads.sums[index]
+    if pre_norm:
+        return torch.add(grad, norm_backward(grads.hidden[index] @ layer.expand, *statistics), out=grad_sum)
+    normed = torch.addmm(grad, grads.hidden[index], layer.expand, out=grads.normed_sums[index])
+    return grad_sum.copy_(norm_backward(normed, *statistics, layer.attention_gain))
+
+
+def _attend_backward(
+    grad_query: Tensor,
+    grad_scores: Tensor,
+    grad_mixed: Tensor,
+    mixed: Tensor,
+    attention: Tensor,
+    kept: Tensor,
+    window: tuple[Tensor, Tensor],
+    position: Tensor,
+    dropout: bool,
+) -> None:
+    """ds_j = a_j (da_j - sum_i a_i da_i), and that sum is grad_o . o: K numbers a head to multiply, not n."""
+    keys, values = window
+    rows = len(keys)
+    grad_heads = grad_mixed.view(rows, -1)
+    total = (grad_heads * mixed.view(rows, -1)).sum(-1, keepdim=True)
+    grad_kept = torch.bmm(grad_heads.unsqueeze(1), values.transpose(1, 2)).squeeze(1)
+    if dropout:
+        torch.mul(kept, grad_kept, out=grad_scores).addcmul_(attention.abs(), total, value=-1)
+    else:
+        torch.sub(grad_kept, total, out=grad_scores).mul_(attention)
+    by_position = torch.mm(grad_scores, position.t()).unsqueeze(1)
+    torch.baddbmm(by_position, grad_scores.unsqueeze(1), keys, out=grad_query.view(rows, 1, -1))
+
+
+def _window_backward(grad_window: Window, scores: Tensor, kept: Tensor, query: Tensor, grad_mixed: Tensor) -> None:
+    """dk_j += sum_l ds_j q and dv_j += sum_l a_j do: an update of rank G for each row, head and projection."""
+    pairs, rows, _, width = grad_window.keys.shape
+    readers, slots = len(scores) // pairs, scores.shape[-1]
+
+    def update(grad: Tensor, weight: Tensor, vectors: Tensor) -> None:
+        weight = weight.view(pairs, readers, rows, slots).permute(0, 2, 3, 1).reshape(pairs * rows, slots, readers)
+        vectors = vectors.view(pairs, readers, rows, width).transpose(1, 2).flatten(0, 1)
+        grad[:, :, :-1].view(pairs * rows, slots, width).baddbmm_(weight, vectors)
+
+    update(grad_window.keys, scores, query)
+    update(grad_window.values, kept, grad_mixed)
+
+
+def _pick(window: Window, layer: int) -> tuple[Tensor, Tensor]:
+    """The n slots of keys and values that this layer reads."""
+    pair = layer if len(window.keys) > 1 else 0
+    return window.keys[pair, :, :-1], window.values[pair, :, :-1]
+
+
+def _by_slot(projected: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, P*2*H*K] -> keys and values [P, B*H, K]"""
+    pairs, rows, _, width = keys.shape
+    batch = len(projected)
+    split = projected.view(batch, pairs, 2, rows // batch, width).permute(2, 1, 0, 3, 4)
+    return split[0].reshape(pairs, rows, width), split[1].reshape(pairs, rows, width)
+
+
+def _by_row(grad_window: Window, out: Tensor) -> Tensor:
+    """The reverse, from the last slot of keys and values into `out` [B, P*2*H*K]."""
+    pairs, rows, _, width = grad_window.keys.shape
+    batch = len(out)
+    split = out.view(batch, pairs, 2, rows // batch, width).permute(2, 1, 0, 3, 4)
+    for half, grad in zip(split, grad_window, strict=True):
+        half.copy_(grad[:, :, -1].view(pairs, batch, -1, width))
+    return out

@@ -1,0 +1,447 @@
+"""Every engine computes what the step loop computes: outputs, and the gradient of everything that has one."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig, kernels
+from feedback_transformer.kernels import Needs, check_name, choose, engines
+from feedback_transformer.model.memory import MemoryState
+
+# Largest difference from the loop, over 1 + the largest number of the tensor.
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-3}
+
+SMALL = ModelConfig(num_layers=3, model_dim=10, num_heads=2, head_dim=3, ff_dim=14, memory_size=5)
+
+
+@pytest.fixture(params=["fused", "native"])
+def engine(request: pytest.FixtureRequest) -> str:
+    row = next(row for row in engines() if row["name"] == request.param)
+    if row["available"] != "yes":
+        pytest.skip(f"{request.param}: {row['available']}")
+    return str(request.param)
+
+
+def changed(config: ModelConfig, **changes: object) -> ModelConfig:
+    return ModelConfig(**{**vars(config), **changes})  # type: ignore[arg-type]
+
+
+class Case(NamedTuple):
+    """Inputs of a block, and the vectors that its outputs are multiplied with to get a scalar."""
+
+    x: Tensor
+    memory: Tensor
+    length: Tensor
+    reset: Tensor | None
+    y_weight: Tensor
+    memory_weight: Tensor
+
+
+def new_core(config: ModelConfig, dtype: torch.dtype = torch.float64, seed: int = 0) -> FeedbackTransformer:
+    """A core whose every parameter, gains, shifts and mixing included, is away from its starting value."""
+    torch.manual_seed(seed)
+    core = FeedbackTransformer(config).to(dtype)
+    with torch.no_grad():
+        for parameter in core.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return core
+
+
+def new_case(
+    config: ModelConfig,
+    batch: int = 3,
+    steps: int = 7,
+    slots: int = 5,
+    ragged: bool = True,
+    resets: bool = False,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> Case:
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random, dtype=torch.float64).to(dtype)
+
+    length = torch.full((batch,), slots)
+    if ragged:
+        length = torch.randint(0, slots + 1, (batch,), generator=random)
+    return Case(
+        normal(batch, steps, config.model_dim),
+        normal(batch, slots, config.model_dim),
+        length,
+        torch.rand(batch, steps, generator=random) < 0.25 if resets else None,
+        normal(batch, steps, config.model_dim),
+        normal(batch, 1, config.memory_size, config.model_dim),
+    )
+
+
+def results(core: FeedbackTransformer, engine: str, case: Case, cut: int | None = None) -> dict[str, Tensor]:
+    """y, the state that is left, and every gradient; with `cut`, in two blocks joined under autograd."""
+    core.engine = engine
+    core.zero_grad()
+    x, memory = case.x.detach().requires_grad_(), case.memory.detach().requires_grad_()
+    state = MemoryState(memory[:, None], case.length)
+    outputs = []
+    for part in (slice(0, cut), slice(cut, None)) if cut else (slice(None),):
+        y, state = core(x[:, part], state, None if case.reset is None else case.reset[:, part])
+        outputs.append(y)
+    y = torch.cat(outputs, dim=1)
+    slots = state.memory.shape[2]
+    exists = torch.arange(slots, 0, -1) <= state.length[:, None]  # what does not exist may hold any number
+    left = state.memory * exists[:, None, :, None]
+    ((y * case.y_weight).sum() + (left * case.memory_weight[:, :, -slots:]).sum()).backward()
+    gradients = {name: parameter.grad for name, parameter in core.named_parameters() if parameter.requires_grad}
+    gradients |= {"x": x.grad, "memory": memory.grad}
+    found = {f"gradient of {name}": torch.zeros(1) if grad is None else grad for name, grad in gradients.items()}
+    return found | {"y": y.detach(), "left": left.detach(), "length": state.length}
+
+
+def assert_same(ours: dict[str, Tensor], loop: dict[str, Tensor], dtype: torch.dtype = torch.float64) -> None:
+    assert ours.keys() == loop.keys()
+    for name, expected in loop.items():
+        difference = (ours[name] - expected).abs().max() if expected.numel() else torch.zeros(())
+        scale = 1 + expected.abs().max() if expected.numel() else torch.ones(())
+        assert difference / scale <= TOLERANCE[dtype], f"{name} differs by {difference:.3g}"
+
+
+# --------------------------------------------------------------------------------------- equal to the loop
+
+
+@pytest.mark.parametrize(
+    ("norm", "shared", "slopes"), [*itertools.product(("pre", "post"), (True, False), ((), (1.0, 0.1)))]
+)
+@pytest.mark.parametrize("slots", [0, 2, 5])
+@pytest.mark.parametrize("resets", [False, True])
+def test_outputs_and_gradients_equal_the_loop(
+    engine: str, norm: str, shared: bool, slopes: tuple[float, ...], slots: int, resets: bool
+) -> None:
+    config = changed(SMALL, norm=norm, shared_kv=shared, position_slopes=slopes)
+    core = new_core(config)
+    for seed, steps in enumerate((1, 3, 11)):  # shorter and longer than the window
+        case = new_case(config, steps=steps, slots=slots, resets=resets, seed=seed)
+        assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+@pytest.mark.parametrize("memory", ["weighted-sum", "top", "layer:0", "layer:2", "average"])
+def test_every_composition_with_one_memory_equals_the_loop(engine: str, memory: str) -> None:
+    config = changed(SMALL, memory=memory)
+    core, case = new_core(config), new_case(config)
+    assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 17])
+@pytest.mark.parametrize(
+    ("width", "heads", "head_dim", "hidden"), [(8, 2, 4, 32), (13, 3, 5, 7), (6, 1, 1, 1), (33, 2, 16, 40)]
+)
+def test_any_width_and_batch_equals_the_loop(
+    engine: str, batch: int, width: int, heads: int, head_dim: int, hidden: int
+) -> None:
+    config = changed(SMALL, model_dim=width, num_heads=heads, head_dim=head_dim, ff_dim=hidden)
+    core, case = new_core(config), new_case(config, batch=batch, resets=True)
+    assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_full_memory_and_a_window_much_longer_than_the_block_equal_the_loop(engine: str, norm: str) -> None:
+    config = changed(SMALL, memory_size=40, norm=norm, num_layers=1)
+    core, case = new_core(config), new_case(config, steps=4, slots=40, ragged=False)
+    assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_random_models_and_blocks_equal_the_loop(data: st.DataObject) -> None:
+    draw = data.draw
+    layers = draw(st.integers(1, 4))
+    heads = draw(st.integers(1, 3))
+    config = ModelConfig(
+        num_layers=layers,
+        model_dim=draw(st.integers(2, 19)),
+        num_heads=heads,
+        head_dim=draw(st.integers(1, 9)),
+        ff_dim=draw(st.integers(1, 21)),
+        memory_size=draw(st.integers(1, 12)),
+        memory=draw(st.sampled_from(["weighted-sum", "top", "average", f"layer:{layers - 1}"])),
+        shared_kv=draw(st.booleans()),
+        norm=draw(st.sampled_from(["pre", "post"])),
+        position_slopes=draw(st.sampled_from([(), (0.5,) * heads])),
+    )
+    slots = draw(st.integers(0, config.memory_size))
+    case = new_case(
+        config, draw(st.integers(1, 5)), draw(st.integers(1, 9)), slots, draw(st.booleans()), draw(st.booleans()),
+        seed=draw(st.integers(0, 99)),
+    )  # fmt: skip
+    core = new_core(config, seed=draw(st.integers(0, 99)))
+    loop = results(core, "loop", case)
+    for row in engines():
+        if row["name"] in ("fused", "native") and row["available"] == "yes":
+            assert_same(results(core, row["name"], case), loop)
+
+
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("cut", [1, 4, 6])
+def test_two_blocks_carried_without_a_cut_equal_one_under_autograd(engine: str, cut: int, resets: bool) -> None:
+    core, case = new_core(SMALL), new_case(SMALL, resets=resets)
+    assert_same(results(core, engine, case, cut), results(core, engine, case))
+    assert_same(results(core, engine, case, cut), results(core, "loop", case))
+
+
+def test_single_precision_is_near_the_loop(engine: str) -> None:
+    config = changed(SMALL, model_dim=16, num_heads=2, head_dim=8)
+    core, case = new_core(config, torch.float32), new_case(config, dtype=torch.float32)
+    assert_same(results(core, engine, case), results(core, "loop", case), torch.float32)
+
+
+def test_a_norm_gain_of_zero_has_its_gradient(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL)
+    with torch.no_grad():
+        for name, parameter in core.named_parameters():
+            if "norm.weight" in name:
+                parameter[::2] = 0
+    assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+def test_frozen_weights_leave_the_gradient_of_the_input(engine: str) -> None:
+    core, case = new_core(SMALL).requires_grad_(False), new_case(SMALL)
+    assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+def test_inputs_that_are_not_contiguous_are_read_right(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL, resets=True)
+    assert case.reset is not None
+    strided = case._replace(
+        x=case.x.transpose(0, 2).contiguous().transpose(0, 2),
+        memory=case.memory.repeat_interleave(2, dim=2)[:, :, ::2],
+        length=case.length.repeat_interleave(3)[::3],
+        reset=case.reset.t().contiguous().t(),
+    )
+    assert not strided.x.is_contiguous()
+    assert_same(results(core, engine, strided), results(core, "loop", case))
+
+
+def test_an_expanded_output_gradient_is_read_right(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL)
+    ones = case._replace(y_weight=torch.ones((), dtype=torch.float64).expand_as(case.y_weight))
+    assert_same(results(core, engine, ones), results(core, "loop", ones))
+
+
+def test_without_gradients_the_numbers_are_the_same(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL, resets=True)
+    expected = results(core, engine, case)["y"]
+    with torch.no_grad():
+        y, state = core(case.x, MemoryState(case.memory[:, None], case.length), case.reset)
+    assert not y.requires_grad
+    assert not state.memory.requires_grad
+    torch.testing.assert_close(y, expected, rtol=0, atol=1e-13)
+
+
+def test_steps_go_on_from_a_block(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL)
+    core.engine = engine
+    whole, _ = core(case.x)
+    y, state = core(case.x[:, :-2])
+    for t in (-2, -1):
+        y, state = core.step(case.x[:, t], state)
+        torch.testing.assert_close(y, whole[:, t], rtol=0, atol=1e-12)
+
+
+def test_a_nan_stays_in_its_row_and_is_seen_there(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL)
+    core.engine = engine
+    case.x[1, 3, 2] = float("nan")
+    x = case.x.requires_grad_()
+    y, _ = core(x)
+    assert y[1, 3:].isnan().all()
+    assert y[[0, 2]].isfinite().all()
+    assert y[1, :3].isfinite().all()
+    y[[0, 2]].sum().backward()
+
+
+# ----------------------------------------------------------------------------------------------- dropout
+
+
+def dropped(config: ModelConfig, engine: str, case: Case, seed: int = 7) -> tuple[FeedbackTransformer, Tensor]:
+    core = new_core(config)
+    core.engine = engine
+    torch.manual_seed(seed)
+    return core, core(case.x, MemoryState(case.memory[:, None], case.length), case.reset)[0]
+
+
+def test_the_same_random_state_gives_the_same_masks_and_another_gives_others(engine: str) -> None:
+    config = changed(SMALL, dropout=0.3)
+    case = new_case(config)
+    _, first = dropped(config, engine, case)
+    _, again = dropped(config, engine, case)
+    _, other = dropped(config, engine, case, seed=8)
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+    core, _ = dropped(config, engine, case)
+    one, two = core(case.x)[0], core(case.x)[0]
+    assert not torch.allclose(one, two)  # a fresh mask every block
+    core.eval()
+    torch.testing.assert_close(core(case.x)[0], core(case.x)[0])
+
+
+@pytest.mark.parametrize(("norm", "shared"), [("pre", True), ("post", False)])
+def test_the_gradient_under_dropout_is_that_of_its_mask(engine: str, norm: str, shared: bool) -> None:
+    """Central differences along random directions, the mask held by its seed."""
+    config = changed(SMALL, dropout=0.4, norm=norm, shared_kv=shared, position_slopes=(1.0, 0.1))
+    case, core = new_case(config, resets=True), new_core(config)
+    core.engine = engine
+    x, memory = case.x.requires_grad_(), case.memory.requires_grad_()
+    leaves = [x, memory, *core.parameters()]
+
+    def loss() -> Tensor:
+        torch.manual_seed(3)
+        y, state = core(x, MemoryState(memory[:, None], case.length), case.reset)
+        return (y * case.y_weight).sum() + (state.memory[:, :, -1] * case.memory_weight[:, :, -1]).sum()
+
+    gradients = torch.autograd.grad(loss(), leaves)
+    for leaf, gradient in zip(leaves, gradients, strict=True):
+        direction = torch.randn(leaf.shape, dtype=leaf.dtype)
+        with torch.no_grad():
+            leaf += 1e-6 * direction
+            above = loss()
+            leaf -= 2e-6 * direction
+            below = loss()
+            leaf += 1e-6 * direction
+        expected = (above - below) / 2e-6
+        assert abs((gradient * direction).sum() - expected) <= 1e-6 * (1 + abs(expected))
+
+
+@pytest.mark.parametrize("silent", ["feed_forward.contract", "attention.to_output"])
+def test_dropout_drops_its_share_and_keeps_the_mean(engine: str, silent: str) -> None:
+    """With one sublayer silent, one layer's output is linear in the other's mask."""
+    config = changed(SMALL, num_layers=1, dropout=0.3)
+    core = new_core(config)
+    core.engine = engine
+    with torch.no_grad():
+        for parameter in core.stack.blocks[0].get_submodule(silent).parameters():
+            parameter.zero_()
+    core.stack.final_norm = torch.nn.Identity()
+    case = new_case(config, batch=1, steps=1, slots=5, ragged=False)
+    rows = 20_000
+    state = MemoryState(case.memory[:, None].expand(rows, -1, -1, -1), case.length.expand(rows))
+    torch.manual_seed(0)
+    y, _ = core(case.x.expand(rows, -1, -1), state)
+    expected, _ = core.eval()(case.x, MemoryState(case.memory[:, None], case.length))
+    error = (y.mean(0) - expected[0]).abs()
+    assert (error <= 5 * y.std(0) / rows**0.5 + 1e-12).all()
+    assert y.std(0).max() > 0.01
+
+
+# --------------------------------------------------------------------------------------- choosing an engine
+
+
+def test_auto_takes_the_fastest_engine_that_covers_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose("auto", Needs(one_memory=False)).name == "loop"
+    assert choose("auto", Needs(dtype=torch.bfloat16)).name == "loop"
+    assert choose("auto", Needs(autocast=True)).name == "loop"
+    assert choose("auto", Needs(device="cuda")).name == "fused"
+    assert choose("auto", Needs()).name in ("native", "fused")
+
+
+def test_without_a_compiler_auto_falls_to_fused_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tuple(
+        kernels.Engine(e.name, e.summary, e.block, e.devices, e.dtypes, e.automatic, lambda: "no compiler: install g++")
+        if e.name == "native"
+        else e
+        for e in kernels._ENGINES
+    )
+    monkeypatch.setattr(kernels, "_ENGINES", broken)
+    for cached in (kernels._fastest, kernels._say_once):
+        cached.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="install g") as caught:
+            chosen = [choose("auto", Needs(dtype=dtype)).name for dtype in (torch.float32, torch.float64)]
+        assert chosen == ["fused", "fused"]
+        assert len(caught) == 1
+        with pytest.raises(ConfigError, match=r"'native' cannot run here.*install g"):
+            choose("native", Needs())
+    finally:
+        for cached in (kernels._fastest, kernels._say_once):
+            cached.cache_clear()
+
+
+def test_an_engine_that_does_not_cover_a_model_says_what_it_lacks() -> None:
+    core = FeedbackTransformer(changed(SMALL, memory="recurrent"), engine="fused")
+    with pytest.raises(ConfigError, match="'fused' does not cover a memory per layer"):
+        core(torch.randn(1, 2, 10))
+    with pytest.raises(ConfigError, match="'native' does not cover the device cuda"):
+        choose("native", Needs(device="cuda"))
+    with pytest.raises(ConfigError, match="did you mean 'fused'"):
+        FeedbackTransformer(SMALL, engine="fuse")
+    with pytest.raises(ConfigError, match="there is no engine 'turbo'"):
+        check_name("turbo")
+
+
+def test_the_engine_of_a_language_model_is_its_cores() -> None:
+    assert LanguageModel(SMALL, vocab_size=3, engine="loop").core.engine == "loop"
+    assert LanguageModel(changed(SMALL, core="lstm"), vocab_size=3, engine="loop").core is not None
+
+
+def test_hooks_on_the_layers_are_called_since_auto_then_takes_the_loop() -> None:
+    core, seen = FeedbackTransformer(SMALL), []
+    handle = core.stack.blocks[0].register_forward_hook(lambda *_: seen.append(1))
+    x = torch.randn(2, 3, 10)
+    hooked, _ = core(x)
+    handle.remove()
+    torch.testing.assert_close(core(x)[0], hooked)
+    assert len(seen) == 3
+
+
+def test_half_precision_is_handed_to_the_loop() -> None:
+    core = FeedbackTransformer(SMALL).to(torch.bfloat16)
+    y, _ = core(torch.randn(2, 3, 10, dtype=torch.bfloat16))
+    assert y.dtype == torch.bfloat16
+
+
+def test_every_engine_is_listed_with_what_it_covers() -> None:
+    rows = engines()
+    assert [row["name"] for row in rows] == ["native", "fused", "loop", "fused+compile"]
+    assert all(row[key] for row in rows for key in ("summary", "compositions", "devices", "dtypes", "available"))
+
+
+# ------------------------------------------------------------------------------------------------ slow
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_compiled_steps_equal_the_loop(dropout: float) -> None:
+    config = changed(SMALL, dropout=dropout, position_slopes=(1.0, 0.1))
+    core = new_core(config)
+    for slots, resets in ((0, False), (5, True)):
+        case = new_case(config, slots=slots, resets=resets)
+        if dropout:
+            core.engine = "fused+compile"
+            torch.manual_seed(0)
+            once = core(case.x)[0]
+            torch.manual_seed(0)
+            torch.testing.assert_close(core(case.x)[0], once)
+        else:
+            assert_same(results(core, "fused+compile", case), results(core, "loop", case))
+
+
+@pytest.mark.slow
+def test_ten_thousand_blocks_leave_nothing_behind(engine: str) -> None:
+    config = changed(SMALL, dropout=0.1)
+    core, case = new_core(config, torch.float32), new_case(config, steps=2, dtype=torch.float32)
+    core.engine = engine
+
+    def run(blocks: int) -> int:
+        state = MemoryState(case.memory[:, None], case.length)
+        for _ in range(blocks):
+            y, state = core(case.x, state.detach())
+            y.sum().backward()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    before = run(1000)
+    assert run(9000) - before < 8 * 1024  # kB
