@@ -16,6 +16,7 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
+from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.training.checkpoint import CheckpointError
@@ -31,6 +32,7 @@ examples:
   feedback-transformer train random-walk core=transformer --seed 1
   feedback-transformer train algorithmic-3 num_layers=4 learning_rate=1e-3 steps=20000 --out runs/deeper
   feedback-transformer train random-walk --preset paper --device cuda
+  feedback-transformer train random-walk engine=loop
   feedback-transformer train --resume runs/deeper
 
 Any field of the task, the model or the training can be set by field=value; `feedback-transformer list fields`
@@ -49,7 +51,7 @@ actions still right after 1000?
 
 LIST_HELP = """\
 examples:
-  feedback-transformer list            tasks and presets
+  feedback-transformer list            tasks, presets and engines
   feedback-transformer list fields     every field that field=value can set
 """
 
@@ -125,8 +127,8 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_machine_options(sub)
 
-    sub = add("list", run_list, "what there is: tasks, presets, fields", LIST_HELP)
-    sub.add_argument("what", nargs="?", choices=("tasks", "presets", "fields"), help="only these")
+    sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
+    sub.add_argument("what", nargs="?", choices=("tasks", "presets", "engines", "fields"), help="only these")
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
@@ -236,6 +238,12 @@ def run_list(options: argparse.Namespace) -> int:
         table = Table("preset", "what it is", title="presets, for every task", title_justify="left")
         for name, summary in SCALES.items():
             table.add_row(name, summary)
+        console.print(table)
+    if options.what in (None, "engines"):
+        rows = engines()
+        table = Table(*rows[0], title="engines, the preferred first", title_justify="left")
+        for row in rows:
+            table.add_row(*row.values())
         console.print(table)
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):

@@ -134,6 +134,7 @@ class TrainConfig:
     test_episodes: int = documented(1000, "size of the test set, looked at once, at the end")
     eval_every: int = documented(200, "updates between evaluations on the validation set")
     checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
+    engine: str = documented("auto", "how the Feedback Transformer computes a block: auto, native, fused or loop")
     patience: int = documented(0, "stop after this many evaluations without a better one; 0 means never")
 
     def __post_init__(self) -> None:

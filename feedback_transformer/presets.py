@@ -62,8 +62,8 @@ LAPTOP_MODEL = ModelConfig(
 )
 
 LAPTOP_TRAIN = TrainConfig(
-    steps=12_000,
-    batch_size=32,
+    steps=6_000,
+    batch_size=64,
     bptt=16,
     bptt_start=8,
     bptt_warmup=0.3,
@@ -82,7 +82,7 @@ LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {
         LAPTOP_MODEL,
         replace(LAPTOP_TRAIN, curriculum=("length=6", "length=12", "length=25", "length=50")),
     ),
-    "counting-50": (LAPTOP_MODEL, replace(LAPTOP_TRAIN, steps=4_000, bptt=32, bptt_start=16)),
+    "counting-50": (LAPTOP_MODEL, replace(LAPTOP_TRAIN, steps=3_000, bptt=32, bptt_start=16)),
     "counting-1k": (
         replace(LAPTOP_MODEL, memory_size=64),
         replace(LAPTOP_TRAIN, bptt=64, bptt_start=16, curriculum=("length=50", "length=200"), validation_episodes=64),
@@ -106,7 +106,7 @@ for name in ("algorithmic-3", "algorithmic-5"):
         replace(LAPTOP_MODEL, num_heads=4, head_dim=16, position_slopes=(3.0, 3.0, 0.3, 0.05), position_std=0.3),
         replace(
             LAPTOP_TRAIN,
-            batch_size=64,
+            steps=16_000,
             bptt=32,
             bptt_start=16,
             gradient_clip=0.5,

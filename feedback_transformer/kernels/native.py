@@ -213,7 +213,11 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
 def call(function: str, dtype: torch.dtype, shape: Shape, *arguments: Any) -> None:
     """Calls the library's function for this dtype; structures go by reference, numbers as pointers."""
     converted = [
-        ctypes.byref(a) if isinstance(a, (ctypes.Structure, ctypes.Array)) else a if isinstance(a, ctypes.c_int64) else ctypes.c_void_p(a)
+        ctypes.byref(a)
+        if isinstance(a, (ctypes.Structure, ctypes.Array))
+        else a
+        if isinstance(a, ctypes.c_int64)
+        else ctypes.c_void_p(a)
         for a in arguments
     ]
     if library()[f"{function}_{SUFFIXES[dtype]}"](ctypes.byref(shape), *converted):

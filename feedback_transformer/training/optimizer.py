@@ -11,7 +11,8 @@ from feedback_transformer.config import TrainConfig
 
 
 def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Adam:
-    return torch.optim.Adam(model.parameters(), lr=train.learning_rate, betas=(0.9, train.adam_beta2), eps=1e-8)
+    betas = (0.9, train.adam_beta2)
+    return torch.optim.Adam(model.parameters(), lr=train.learning_rate, betas=betas, eps=1e-8, fused=True)
 
 
 def rate_at(step: int, train: TrainConfig) -> float:

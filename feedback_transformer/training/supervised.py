@@ -69,7 +69,7 @@ class Progress:
 
 def make_model(run: RunConfig) -> LanguageModel:
     """The model of a run, with its first weights drawn from torch's random numbers."""
-    return LanguageModel(run.model, len(run.task.inputs), len(run.task.outputs))
+    return LanguageModel(run.model, len(run.task.inputs), len(run.task.outputs), engine=run.train.engine)
 
 
 def train(
@@ -194,7 +194,6 @@ class Trainer:
         train, step = self.run.train, self.progress.step
         tokens, labels, begins = self.stream.next_block(bptt_at(step, train))
         tokens, labels = tokens.to(self.device), labels.to(self.device)
-        self.model.train()
         logits, memory = self.model(tokens, None if begins else self.memory)
         self.memory = memory.detach()
         loss, right, asked = loss_and_accuracy(logits, labels)
@@ -236,6 +235,7 @@ class Trainer:
     def evaluate(self) -> None:
         """Scores on the validation set, a point of the curve, checkpoints and the record."""
         self.scores = score(self.model, self.run, self.validation, self.device)
+        self.model.train()
         progress, value = self.progress, self.scores[self.run.task.metric]
         better = value > progress.best
         progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
