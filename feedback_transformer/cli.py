@@ -240,10 +240,11 @@ def run_list(options: argparse.Namespace) -> int:
             table.add_row(name, summary)
         console.print(table)
     if options.what in (None, "engines"):
-        rows = engines()
-        table = Table(*rows[0], title="engines, the preferred first", title_justify="left")
-        for row in rows:
-            table.add_row(*row.values())
+        table = Table("engine", "what it is", "covers", title="engines, the preferred first", title_justify="left")
+        for row in engines():
+            covers = f"{row['compositions']}; device: {row['devices']}; {row['dtypes']}; auto: {row['auto']}"
+            missing = "" if row["available"] == "yes" else f"; not here: {row['available']}"
+            table.add_row(row["name"], row["summary"], covers + missing)
         console.print(table)
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
