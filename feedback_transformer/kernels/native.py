@@ -18,6 +18,7 @@ from feedback_transformer.kernels.native_build import library, native_available
 
 __all__ = ["native_available", "native_block"]
 
+LARGE_PAGE = 2 << 20
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
 # The order of struct Weights and struct Gradients in csrc/layout.h; the last three may be missing.
 POINTER_ORDER = (
@@ -114,10 +115,11 @@ def run_forward(
     """y, memories, the tape and the keys and values [B, P, H, M + T, K]."""
     x, memory = x.contiguous(), memory.contiguous()
     packed = pack(shape, weights)
-    tape = x.new_empty(size_of("tape", x.dtype, shape))
+    tape = large(x.new_empty(size_of("tape", x.dtype, shape)))
     y, memories = torch.empty_like(x), torch.empty_like(x)
     keys = x.new_empty(shape.batch, shape.pairs, shape.heads, shape.slots, shape.head)
     values = torch.empty_like(keys)
+    large(keys), large(values)
     stride = shape.steps * shape.width
     io = ForwardIO(
         *(pointer(t) for t in (x, memory, length, reset, y, memories)), stride, keys.data_ptr(), values.data_ptr()
@@ -130,7 +132,7 @@ def run_forward(
 def pack(shape: Shape, weights: BlockWeights) -> Tensor:
     """All weights in the order in which the forward products read them."""
     weights = contiguous(weights)
-    packed = weights.query.new_zeros(size_of("pack", weights.query.dtype, shape))
+    packed = large(weights.query.new_empty(size_of("pack", weights.query.dtype, shape))).zero_()
     call("pack", packed.dtype, shape, pointers(weights), packed.data_ptr())
     return packed
 
@@ -224,6 +226,13 @@ def size_of(what: str, dtype: torch.dtype, shape: Shape) -> int:
     function = library()[f"{what}_size_{SUFFIXES[dtype]}"]
     function.restype = ctypes.c_int64
     return int(function(ctypes.byref(shape)))
+
+
+def large(tensor: Tensor) -> Tensor:
+    """The same tensor, on large pages where the system has them. To be called before it is first written."""
+    if tensor.nbytes > LARGE_PAGE:
+        library().large_pages(ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int64(tensor.nbytes))
+    return tensor
 
 
 def pointer(tensor: Tensor | None) -> int | None:

@@ -19,7 +19,7 @@ template <class Work> void over_shards(int64_t batch, int64_t threads, const Wor
 template <class F> int64_t group_rows(const Shape& s, int64_t rows) {
   if (s.steps == 1) return rows;
   const int64_t bytes = s.slots * s.projected() * sizeof(F), fitting = (6 << 20) / (bytes > 0 ? bytes : 1);
-  const int64_t most = fitting < 8 ? 8 : fitting > 24 ? 24 : fitting;
+  const int64_t most = fitting < 12 ? 12 : fitting > 24 ? 24 : fitting;
   const int64_t groups = (rows + most - 1) / most;
   return groups ? (rows + groups - 1) / groups : 0;
 }
@@ -148,6 +148,7 @@ template <class F> int64_t tape_size(const Shape& s) {
   }
 
 extern "C" {
+void large_pages(void* data, int64_t bytes) { use_large_pages(data, bytes); }
 DOORS(float, f32)
 DOORS(double, f64)
 }

@@ -18,6 +18,9 @@
 #pragma once
 #include <cstdlib>
 #include <new>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 #include "matrix.h"
 
 struct Shape {
@@ -59,15 +62,30 @@ template <class F> struct Arena {
   }
 };
 
-// Memory for one layout, sized by counting: `Tape<F> tape = room.fill<Tape<F>>(shape)`. It starts as zeros.
+// Large buffers on large pages where the system offers them: products walk through megabytes of weights every step, and
+// with small pages the processor spends its time on address translation.
+constexpr int64_t large_page = 2 << 20;
+inline void use_large_pages(void* data, int64_t bytes) {
+#if defined(__linux__)
+  const int64_t begin = rounded_up(reinterpret_cast<int64_t>(data), large_page);
+  const int64_t end = (reinterpret_cast<int64_t>(data) + bytes) / large_page * large_page;
+  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  (void)data, (void)bytes;
+#endif
+}
+
+// Memory for one layout, sized by counting: `auto tape = room.fill<Tape<F>>(shape)`. It starts as zeros.
 template <class F> struct Room {
   F* data = nullptr;
   template <class Layout, class... Args> Layout fill(const Args&... args) {
     Arena<F> count;
     Layout measure(count, args...);
-    const int64_t bytes = rounded_up(count.used * sizeof(F) + 64, 64);
-    data = static_cast<F*>(std::aligned_alloc(64, bytes));
+    const int64_t unit = count.used * sizeof(F) < large_page ? 64 : large_page;
+    const int64_t bytes = rounded_up(count.used * sizeof(F) + 64, unit);
+    data = static_cast<F*>(std::aligned_alloc(unit, bytes));
     if (!data) throw std::bad_alloc();
+    use_large_pages(data, bytes);
     std::memset(static_cast<void*>(data), 0, bytes);
     Arena<F> arena{data};
     return Layout(arena, args...);

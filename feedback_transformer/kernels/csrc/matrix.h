@@ -70,7 +70,6 @@ inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns) 
     for (int v = 0; v < count; v++) {
       const F* at = b.base + (v / 2) * b.panel_stride + k * b.depth_stride + (v % 2) * lanes<F>;
       row[v] = load(at);
-      __builtin_prefetch(at + 12 * b.depth_stride);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) {

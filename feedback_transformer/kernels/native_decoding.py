@@ -1,0 +1,215 @@
+"""One step at a time with the native engine, without gradients: generation, beam search, acting.
+
+    packed = pack_weights(weights, options)             # once, or through `PackedOnce`
+    state = begin(memory, length, packed)               # keys and values of what is remembered so far
+    y, state = native_step(x, state, packed)            # x [B, D] -> y [B, D], before the final norm
+
+A state never changes, like every state of the project: an older one can be stepped from again. Underneath, states of
+one stream share a buffer that only grows. The newest state appends to it in place, an older one copies first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.native import ForwardIO, Shape, block_shape, call, check_weights, large, pack, size_of
+
+ROWS_A_THREAD = 8  # fewer are not worth waking a thread for
+SPARE_SLOTS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeights:
+    """A core's weights as the step reads them. They are copies: the parameters may change afterwards."""
+
+    data: Tensor
+    shape: Shape
+    has_position_bias: bool
+
+    def sized(self, batch: int, slots: int) -> Shape:
+        shape = Shape.from_buffer_copy(self.shape)
+        shape.batch, shape.slots = batch, slots
+        return shape
+
+
+def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
+    """`options.dropout` must be zero: decoding has none."""
+    if options.dropout:
+        raise ValueError(f"decoding knows no dropout; options.dropout = {options.dropout}")
+    width, window = weights.query.shape[2], weights.position.shape[1]
+    one = weights.query.new_empty(1, 1, width)
+    check_weights(one, weights, options)
+    shape = block_shape(one, weights.query.new_empty(1, window, width), weights, options)
+    shape.save, shape.reach, shape.threads = 0, window, 1
+    return PackedWeights(pack(shape, weights), shape, weights.position_bias is not None)
+
+
+class PackedOnce:
+    """Packs at the first use and again only after a parameter changed: an update, a load, a move."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[int, int]] = []
+        self._packed: PackedWeights | None = None
+
+    def get(
+        self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]
+    ) -> PackedWeights:
+        """`parameters` are watched by address and version; `make` gives what is to be packed."""
+        seen = [(p.data_ptr(), p._version) for p in parameters]
+        if self._packed is None or seen != self._seen:
+            self._packed, self._seen = pack_weights(*make()), seen
+        return self._packed
+
+
+class _Buffer:
+    """Keys, values [B, P, H, slots, K] and memories [B, slots, D]; slots below `newest` are written for good."""
+
+    def __init__(self, packed: PackedWeights, batch: int, slots: int) -> None:
+        self.shape = shape = packed.sized(batch, slots)
+        self.keys = packed.data.new_empty(batch, shape.pairs, shape.heads, slots, shape.head)
+        self.values = torch.empty_like(self.keys)
+        self.memory = packed.data.new_empty(batch, slots, shape.width)
+        self.scratch = packed.data.new_empty(size_of("tape", packed.data.dtype, shape))
+        self.newest = 0
+        large(self.keys), large(self.values)
+
+    def put(self, memory: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Copies in at the front what another buffer held."""
+        count = memory.shape[1]
+        self.memory[:, :count], self.keys[..., :count, :], self.values[..., :count, :] = memory, keys, values
+        self.newest = count
+
+
+@dataclass(frozen=True, eq=False)
+class DecodingState:
+    """What is remembered at one moment of B streams."""
+
+    buffer: _Buffer
+    used: int  # slots of the buffer that belong to this state
+    length: Tensor  # [B] how many of the newest of them exist for a row
+
+    @property
+    def slots(self) -> slice:
+        """The newest S."""
+        return slice(max(0, self.used - self.buffer.shape.window), self.used)
+
+    @property
+    def memory(self) -> Tensor:
+        """[B, M, D], oldest first; shares storage with the state and must not be written to."""
+        return self.buffer.memory[:, self.slots]
+
+    @property
+    def projected(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Keys and values [B, H, M, K], one pair or one a layer; shared storage again."""
+        keys, values = self.buffer.keys[..., self.slots, :], self.buffer.values[..., self.slots, :]
+        return tuple((keys[:, p], values[:, p]) for p in range(self.buffer.shape.pairs))
+
+    def detach(self) -> DecodingState:
+        return self
+
+    def reset(self, rows: Tensor) -> DecodingState:
+        """Rows where `rows` [B] is true begin a new stream."""
+        return DecodingState(self.buffer, self.used, self.length.masked_fill(rows, 0))
+
+    def reorder(self, index: Tensor, packed: PackedWeights) -> DecodingState:
+        """Row i becomes what row index[i] was."""
+        return _copied(self, packed, index)
+
+
+@torch.no_grad()
+def begin(
+    memory: Tensor,
+    length: Tensor,
+    packed: PackedWeights,
+    projected: Sequence[tuple[Tensor, Tensor]] | None = None,
+) -> DecodingState:
+    """From memories [B, M, D] (M may be 0) and length [B]; keys and values are computed unless they are given."""
+    batch, carried, width = memory.shape
+    if width != packed.shape.width or carried > packed.shape.window or memory.dtype != packed.data.dtype:
+        raise ValueError(
+            f"memory must be [B, M <= {packed.shape.window}, {packed.shape.width}] in {packed.data.dtype}; "
+            f"it is {tuple(memory.shape)} in {memory.dtype}"
+        )
+    buffer = _Buffer(packed, batch, _room_for(carried))
+    length = length.to(torch.int64).clone()
+    if projected is not None:
+        keys, values = (torch.stack(list(parts), dim=1) for parts in zip(*projected, strict=True))
+        buffer.put(memory, keys, values)
+    elif carried:
+        buffer.memory[:, :carried] = memory
+        shape = packed.sized(batch, buffer.shape.slots)
+        shape.steps, shape.carried, shape.threads = 0, carried, _threads(batch)
+        _forward(packed, shape, buffer, None, memory.contiguous(), length, None)
+        buffer.newest = carried
+    return DecodingState(buffer, carried, length)
+
+
+@torch.no_grad()
+def native_step(x: Tensor, state: DecodingState, packed: PackedWeights) -> tuple[Tensor, DecodingState]:
+    """x [B, D] -> y [B, D] before the final norm, and the state after the step."""
+    shape = state.buffer.shape
+    if x.shape != (shape.batch, shape.width) or x.dtype != packed.data.dtype:
+        raise ValueError(
+            f"x must be [{shape.batch}, {shape.width}] in {packed.data.dtype}; it is {tuple(x.shape)} in {x.dtype}"
+        )
+    if state.used == shape.slots or state.used != state.buffer.newest:
+        state = _copied(state, packed)
+    buffer, used = state.buffer, state.used
+    buffer.newest = used + 1
+    buffer.shape.carried, buffer.shape.threads = used, _threads(shape.batch)
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    _forward(packed, buffer.shape, buffer, x, None, state.length, y)
+    length = (state.length + 1).clamp_(max=shape.window)
+    return y, DecodingState(buffer, used + 1, length)
+
+
+def _forward(
+    packed: PackedWeights,
+    shape: Shape,
+    buffer: _Buffer,
+    x: Tensor | None,
+    memory: Tensor | None,
+    length: Tensor,
+    y: Tensor | None,
+) -> None:
+    item = buffer.memory.element_size()
+    io = ForwardIO(
+        x=None if x is None else x.data_ptr(),
+        memory=None if memory is None else memory.data_ptr(),
+        length=length.data_ptr(),
+        y=None if y is None else y.data_ptr(),
+        memories=buffer.memory.data_ptr() + shape.carried * shape.width * item,
+        memories_stride=shape.slots * shape.width,
+        keys=buffer.keys.data_ptr(),
+        values=buffer.values.data_ptr(),
+    )
+    biased = ctypes.c_int64(packed.has_position_bias)
+    call("forward", packed.data.dtype, shape, packed.data.data_ptr(), biased, buffer.scratch.data_ptr(), io)
+
+
+def _copied(state: DecodingState, packed: PackedWeights, index: Tensor | None = None) -> DecodingState:
+    """The same state in a buffer of its own with room to grow; only the window is copied."""
+    old, kept = state.buffer, state.slots
+    parts = [old.memory[:, kept], old.keys[..., kept, :], old.values[..., kept, :]]
+    length = state.length
+    if index is not None:
+        parts, length = [part[index] for part in parts], length[index]
+    count = kept.stop - kept.start
+    buffer = _Buffer(packed, len(length), _room_for(count))
+    buffer.put(*parts)
+    return DecodingState(buffer, count, length)
+
+
+def _room_for(count: int) -> int:
+    return count + max(SPARE_SLOTS, count)
+
+
+def _threads(batch: int) -> int:
+    return max(1, min(torch.get_num_threads(), batch // ROWS_A_THREAD))
