@@ -98,7 +98,7 @@ class Attention(nn.Module):
         history is how many memories exist before each query; None if all do that the window leaves in sight.
         """
         keys, values = memory
-        query = split_heads(F.linear(x, self.to_query.weight * self.scale), self.num_heads)
+        query = split_heads(self.to_query(x) * self.scale, self.num_heads)
         scores = _add_product(position(query, keys.shape[-2]), query, keys.transpose(-1, -2))
         if history is not None:
             scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
@@ -112,7 +112,7 @@ class Attention(nn.Module):
 def _add_product(added: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """added + left @ right over batch and heads, in one pass: [B, H, T, M]"""
     flat = [part.flatten(0, 1) for part in (added, left, right)]
-    return torch.baddbmm(*flat).unflatten(0, added.shape[:2])
+    return torch.baddbmm(*flat).view(added.shape)
 
 
 class Dropout(nn.Dropout):

@@ -7,7 +7,8 @@ N is the number of memories a step leaves: 1 when all layers read the same one, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +92,26 @@ def composition(name: str, num_layers: int) -> Composition:
     return makers[name](num_layers)
 
 
+class Room(NamedTuple):
+    """Buffers with free slots behind a state's windows: a step writes into them, where it would copy a window.
+
+    Slots before `end` belong to states and never change. Only the newest state of a room may write behind it; one
+    that was stepped from before finds `written` ahead of its own end, and copies.
+    """
+
+    buffers: list[Tensor]
+    end: int
+    written: list[int]  # one number, shared by the states of a room
+
+    def fits(self, new: list[Tensor]) -> bool:
+        return (
+            self.written[0] == self.end
+            and len(self.buffers) == len(new)
+            and self.end + new[0].shape[-2] <= self.buffers[0].shape[-2]
+            and self.buffers[0].is_inference() == torch.is_inference_mode_enabled()
+        )
+
+
 @dataclass(frozen=True)
 class MemoryState:
     """All that an attention core knows of the past. Slots are in order of time, the newest last.
@@ -103,6 +124,7 @@ class MemoryState:
     memory: Tensor  # [B, N, M, D]
     length: Tensor  # [B] how many of the newest slots exist for this row
     projected: tuple[Projection, ...] | None = None
+    room: Room | None = field(default=None, repr=False, compare=False)  # to write the next steps into
 
     @classmethod
     def empty(cls, batch: int, num_memories: int, like: Tensor) -> MemoryState:
@@ -111,12 +133,16 @@ class MemoryState:
 
     def append(self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int) -> MemoryState:
         """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out."""
-        joined = None
+        past, new = [self.memory], [memory]
         if projected is not None and self.projected is not None:
-            pairs = zip(self.projected, projected, strict=True)
-            joined = tuple((_join(k, new_k, window), _join(v, new_v, window)) for (k, v), (new_k, new_v) in pairs)
+            past, new = past + _flat(self.projected), new + _flat(projected)
         length = (self.length + memory.shape[2]).clamp(max=window)
-        return MemoryState(_join(self.memory, memory, window), length, joined)
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            room, joined = None, [_join(old, added, window) for old, added in zip(past, new, strict=True)]
+        else:
+            room, joined = _join_in_place(self.room, past, new, window)
+        pairs = tuple(zip(joined[1::2], joined[2::2], strict=True)) or None
+        return MemoryState(joined[0], length, pairs, room)
 
     def forget(self, reset: Tensor) -> MemoryState:
         """The state to append a block to in which rows begin anew before the steps where reset [B, T] is true.
@@ -162,6 +188,27 @@ class MemoryState:
         if self.projected is not None:
             projected = tuple((change(keys), change(values)) for keys, values in self.projected)
         return MemoryState(change(self.memory), change(self.length) if also_length else self.length, projected)
+
+
+def _flat(projected: tuple[Projection, ...]) -> list[Tensor]:
+    return [tensor for pair in projected for tensor in pair]
+
+
+def _join_in_place(room: Room | None, past: list[Tensor], new: list[Tensor], window: int) -> tuple[Room, list[Tensor]]:
+    """`_join` without gradients: copies once in `window` steps."""
+    slots, steps = past[0].shape[-2], new[0].shape[-2]
+    if room is None or not room.fits(new):
+        buffers = [old.new_empty(*old.shape[:-2], slots + steps + window, old.shape[-1]) for old in past]
+        for buffer, old in zip(buffers, past, strict=True):
+            buffer[..., :slots, :] = old
+        room = Room(buffers, slots, [slots])
+    end = room.end + steps
+    room.written[0] = end
+    first = end - min(window, slots + steps)
+    for buffer, added in zip(room.buffers, new, strict=True):
+        # Past autograd's count of changes: what a graph may have saved of this buffer does not change.
+        buffer.data[..., room.end : end, :] = added
+    return Room(room.buffers, end, room.written), [buffer[..., first:end, :] for buffer in room.buffers]
 
 
 def _join(past: Tensor, new: Tensor, window: int) -> Tensor:
