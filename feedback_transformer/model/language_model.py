@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import check_name
 from feedback_transformer.model.feedback import FeedbackTransformer
-from feedback_transformer.model.lstm import LSTM
+from feedback_transformer.model.lstm import LSTM, LSTMState
+from feedback_transformer.model.memory import MemoryState
 from feedback_transformer.model.transformer import Transformer
 
 CORES: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer, "lstm": LSTM}
@@ -65,6 +66,10 @@ class LanguageModel(nn.Module):
         """One step: tokens [B] -> logits [B, V]."""
         y, state = self.core.step(self._embed(tokens), state)  # type: ignore[operator]
         return self.head(self.output_dropout(y)), state
+
+    def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:
+        """The state whose `tensors()` these are."""
+        return (LSTMState if self.config.core == "lstm" else MemoryState).from_tensors(tensors)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         size = self.embedding.num_embeddings
