@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow check format readme clean
 
 demo: $(VENV)/.run
 	OMP_NUM_THREADS=1 $(BIN)/feedback-transformer demo $(ARGS)
@@ -25,6 +25,9 @@ check: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+readme: $(VENV)/.run
+	$(BIN)/python -m feedback_transformer.report.readme
 
 clean:
 	rm -rf $(VENV) demo runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,15 +24,15 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.presets import preset
 from feedback_transformer.report import figures
 from feedback_transformer.report.figures import NAMES
+from feedback_transformer.report.tables import random_walk_row
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.progress import PlainReporter, Update
 from feedback_transformer.training.run import RunConfig, derive_seed
-from feedback_transformer.training.supervised import StoppedError, load_run, train
+from feedback_transformer.training.supervised import StoppedError, load_run, stop_request, train
 
 TASK = "random-walk"
-PAPER = {"feedback": "100", "transformer": "68", "lstm": "not reported"}  # Table 1, accuracy in %
 INTERRUPTED, FAILED = 130, 1
 
 
@@ -83,26 +83,23 @@ def train_all(runs: Mapping[str, RunConfig], folders: Mapping[str, Path], jobs: 
     working: dict[str, Any] = {}
     watch = Watch(runs, console)
     code = 0
-    with watch:
-        try:
-            while waiting or working:
-                while waiting and len(working) < jobs and not code:
-                    core = waiting.pop(0)
-                    arguments = (runs[core].to_dict(), str(folders[core]), core, updates)
-                    working[core] = context.Process(target=train_one, args=arguments)
-                    working[core].start()
-                drain(updates, watch)
-                for core, process in list(working.items()):
-                    if not process.is_alive():
-                        process.join()
-                        code = code or (process.exitcode or 0)
-                        del working[core]
-                if code and not working:
-                    break
-        except KeyboardInterrupt:
-            for process in working.values():
-                process.join()  # Ctrl-C has reached them too; they are saving themselves
-            code = INTERRUPTED
+    with watch, stop_request() as stopping:
+        while working or (waiting and not code):
+            while waiting and len(working) < jobs and not code:
+                core = waiting.pop(0)
+                arguments = (runs[core].to_dict(), str(folders[core]), core, updates)
+                working[core] = context.Process(target=train_one, args=arguments)
+                working[core].start()
+            drain(updates, watch)
+            if stopping.is_set() and code != INTERRUPTED:
+                code = INTERRUPTED
+                for process in working.values():
+                    process.terminate()  # which makes a training save itself
+            for core, process in list(working.items()):
+                if not process.is_alive():
+                    process.join()
+                    code = code or process.exitcode
+                    del working[core]
         drain(updates, watch)
     if code == INTERRUPTED:
         print("stopped, and everything is saved; run it again to go on", file=sys.stderr)
@@ -189,15 +186,13 @@ def show_result(
         "parameters",
         "tokens",
         "minutes",
-        "accuracy (%), reduced",
-        "paper (%), full scale",
+        "accuracy, reduced (%)",
+        "paper, full scale (%)",
         title=f"Random walk: accuracy on {episodes:,} held-out walks",
         title_justify="left",
     )
     for core, record in records.items():
-        accuracy = f"{100 * record['test']['accuracy']:.1f}"
-        minutes = f"{record['wall_seconds'] / 60:.1f}"
-        table.add_row(NAMES[core], f"{record['parameters']:,}", f"{record['tokens']:,}", minutes, accuracy, PAPER[core])
+        table.add_row(*random_walk_row(core, record))
     draw_pictures(folder, folders, records)
     summary = {core: {k: v for k, v in record.items() if k != "curve"} for core, record in records.items()}
     write_json(folder / "result.json", summary)

@@ -358,14 +358,14 @@ def load_run(path: Path, device: str = "cpu") -> tuple[RunConfig, LanguageModel]
 
 @contextmanager
 def stop_request() -> Iterator[threading.Event]:
-    """Ctrl-C and `kill` set the event, so that a run stops between two updates; a second Ctrl-C stops at once."""
+    """Ctrl-C and `kill` set the event, so that a run stops between two updates; another Ctrl-C stops at once."""
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
         return
 
     def ask(number: int, frame: object) -> None:
-        if event.is_set():
+        if event.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         event.set()
 

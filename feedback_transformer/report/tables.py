@@ -1,0 +1,62 @@
+"""Tables in Markdown, made from records, and the places in a document that they fill.
+
+A place is marked in the document, so that the text around it is written by people and the numbers are not:
+
+    <!-- table:random-walk -->
+    ...
+    <!-- end -->
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feedback_transformer.report.figures import NAMES
+
+PAPER_RANDOM_WALK = {"feedback": "100", "transformer": "68", "lstm": "not reported"}  # Table 1, accuracy in %
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table.
+
+    >>> print(markdown(["a", "b"], [["1", "2"]]))
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = ["| " + " | ".join(row) + " |" for row in [header, *rows]]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
+
+
+def fill(document: str, tables: Mapping[str, str]) -> str:
+    """The document with each marked place that has a table filled by it."""
+    for name, table in tables.items():
+        place = re.compile(rf"(<!-- table:{re.escape(name)} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+        document = place.sub(lambda match, text=table: f"{match[1]}{text}\n{match[2]}", document)  # type: ignore[misc]
+    return document
+
+
+def random_walk_table(results: Path) -> str:
+    """The demonstration's table, from `results/random-walk/*.json`."""
+    records = {core: read(results / "random-walk" / f"{core}.json") for core in NAMES}
+    header = ["model", "parameters", "tokens", "minutes on one core", "accuracy, reduced (%)", "paper, full scale (%)"]
+    return markdown(header, [random_walk_row(core, record) for core, record in records.items()])
+
+
+def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
+    return [
+        NAMES[core],
+        f"{record['parameters']:,}",
+        f"{record['tokens']:,}",
+        f"{record['wall_seconds'] / 60:.1f}",
+        f"{100 * record['test']['accuracy']:.1f}",
+        PAPER_RANDOM_WALK[core],
+    ]
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())

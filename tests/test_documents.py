@@ -1,0 +1,47 @@
+"""The README's code runs and its numbers are those of the records."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from feedback_transformer.report.readme import filled
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_python_in_documents_runs_from_top_to_bottom(path: Path) -> None:
+    names: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL):
+        exec(compile(code, str(path), "exec"), names)
+    if path.name == "README.md":
+        assert names["loss"].item() < 0.5, "the model of the README learns its task"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run_and_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 40
+    runpy.run_path(str(path))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_tables_in_documents_are_those_of_the_records(path: Path) -> None:
+    assert filled(path.read_text(), ROOT / "results") == path.read_text(), "run `make readme`"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_in_documents_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        if not target.startswith("http"):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_tests_named_in_the_paper_map_exist() -> None:
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", (ROOT / "docs" / "paper_map.md").read_text()):
+        assert f"def {name}(" in tests, name
