@@ -55,8 +55,10 @@ class BackwardIO(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_void_p)
-        for name in ("y_gradient", "memories_gradient", "memory", "length", "reset")
-        + ("keys", "values", "x_gradient", "memory_gradient")
+        for name in (
+            *("y_gradient", "memories_gradient", "memory", "length", "reset"),
+            *("keys", "values", "x_gradient", "memory_gradient"),
+        )
     )
 
 
@@ -197,11 +199,11 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
         raise ValueError(f"dropout = {options.dropout} must lie in 0 up to, but not including, 1")
     if options.pre_norm == (weights.memory_gain is None) or options.pre_norm == (weights.memory_shift is None):
         raise ValueError("memory_gain and memory_shift belong to pre-norm, and to pre-norm only")
-    vector = (layers, width)
-    wanted = BlockWeights(  # type: ignore[call-arg]
-        *((layers, inside, width), (layers, width, inside), (layers, inner, width), (layers, inner)),  # type: ignore[arg-type]
+    vector, pair = (layers, width), (pairs, width)
+    wanted: tuple[tuple[int, ...], ...] = (  # in the order of BlockWeights
+        *((layers, inside, width), (layers, width, inside), (layers, inner, width), (layers, inner)),
         *((layers, width, inner), vector, vector, vector, vector, vector),
-        *((pairs, inside, width), (pairs, inside, width), (pairs, width), (pairs, width)),
+        *((pairs, inside, width), (pairs, inside, width), pair, pair),
         *((layers + 1,), (inside // heads, window), (heads, window)),
     )
     for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
@@ -215,7 +217,11 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
 def call(function: str, dtype: torch.dtype, shape: Shape, *arguments: Any) -> None:
     """Calls the library's function for this dtype; structures go by reference, numbers as pointers."""
     converted = [
-        ctypes.byref(a) if isinstance(a, (ctypes.Structure, ctypes.Array)) else a if isinstance(a, ctypes.c_int64) else ctypes.c_void_p(a)
+        ctypes.byref(a)
+        if isinstance(a, (ctypes.Structure, ctypes.Array))
+        else a
+        if isinstance(a, ctypes.c_int64)
+        else ctypes.c_void_p(a)
         for a in arguments
     ]
     if library()[f"{function}_{SUFFIXES[dtype]}"](ctypes.byref(shape), *converted):

@@ -19,7 +19,16 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent / "csrc"
 # No -ffast-math: NaN must stay NaN.
-FLAGS = ("-O3", "-std=c++17", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared", "-pthread")
+FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+)
 BUILD_SECONDS = 15
 
 
@@ -47,7 +56,9 @@ def library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise BuildError(f"the native engine was built but cannot be loaded: {error}; delete {path} and try again") from None
+        raise BuildError(
+            f"the native engine was built but cannot be loaded: {error}; delete {path} and try again"
+        ) from None
 
 
 def cache_directory() -> Path:
@@ -72,9 +83,7 @@ def find_compiler() -> str:
 def _march_flag(compiler: str) -> str:
     """The flag that makes the compiler use all of this processor, or none where it knows no such flag."""
     for flag in ("-march=native", "-mcpu=native"):
-        tried = subprocess.run(
-            [compiler, flag, "-x", "c++", "-E", os.devnull], capture_output=True, check=False
-        )
+        tried = subprocess.run([compiler, flag, "-x", "c++", "-E", os.devnull], capture_output=True, check=False)
         if tried.returncode == 0:
             return flag
     return ""

@@ -57,9 +57,7 @@ class PackedOnce:
         self._seen: list[tuple[int, int]] = []
         self._packed: PackedWeights | None = None
 
-    def get(
-        self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]
-    ) -> PackedWeights:
+    def get(self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]) -> PackedWeights:
         """`parameters` are watched by address and version; `make` gives what is to be packed."""
         seen = [(p.data_ptr(), p._version) for p in parameters]
         if self._packed is None or seen != self._seen:

@@ -49,7 +49,7 @@ template <class F> inline F sum_of_lanes(Vector<F> v) {
 inline __m256 halved(Vector<float> v) {
 #if defined(__AVX512F__)
   __m512 whole = (__m512)v;
-  return _mm256_add_ps(_mm512_castps512_ps256(whole), _mm512_extractf32x8_ps(whole, 1));
+  return _mm256_add_ps(_mm512_castps512_ps256(whole), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(whole), 1)));
 #else
   return (__m256)v;
 #endif

@@ -1,0 +1,15 @@
+"""Speed and memory, side by side in one run: our engines, our baselines, public peers, and the floor.
+
+command.py      add_arguments(parser), run(args): what `feedback-transformer bench` mounts
+shapes.py       the four shapes, and how much arithmetic a training step of each is
+contenders.py   who takes part, each as two closures: a training step, a step of generation
+peers.py        public implementations, when they are installed
+speed.py        alternating timings, and the floor
+memory.py       peak extra memory of a training step, in a process of its own
+record.py       the JSON record; tables from it for the terminal, the README and docs/engines.md; the chart
+"""
+
+from feedback_transformer.benchmarks.command import add_arguments, run
+from feedback_transformer.benchmarks.record import draw_chart, fill_tables
+
+__all__ = ["add_arguments", "draw_chart", "fill_tables", "run"]

@@ -1,0 +1,165 @@
+"""`feedback-transformer bench`: measure, print, and leave a record and a chart."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from feedback_transformer.benchmarks import record as records
+from feedback_transformer.benchmarks.contenders import Contender, contenders
+from feedback_transformer.benchmarks.memory import peak_megabytes
+from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
+from feedback_transformer.benchmarks.speed import calls_within, floor_seconds, take_turns
+
+MEASUREMENTS = ("training", "memory", "generation")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command, for whoever mounts it."""
+    add = parser.add_argument
+    add("--quick", action="store_true", help="one tiny shape, one repeat: does it run at all?")
+    add("--shapes", nargs="*", default=[], metavar="TEXT", help="only shapes whose name contains one of these, as B64")
+    add("--contenders", nargs="*", default=[], metavar="NAME", help="only these, as native transformer")
+    add("--measure", nargs="*", default=list(MEASUREMENTS), choices=MEASUREMENTS, help="what to measure")
+    add("--dropout", nargs="*", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
+    add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
+    add("--threads", type=int, default=1, help="threads that torch may use")
+    add("--out", type=Path, default=Path("results/bench"), help="where PATH.json and PATH.png go")
+    add("--fill", nargs="*", type=Path, default=[], metavar="FILE", help="documents whose tables are to be replaced")
+    add("--from-record", type=Path, metavar="JSON", help="measure nothing: show, draw and fill from this record")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure what the options ask for."""
+    console = Console()
+    json_path = args.out.with_suffix(".json")
+    if args.from_record:
+        json_path = args.from_record
+        record: records.Record = records.read(json_path)
+    else:
+        record = measure(args, console)
+        records.write(record, json_path)
+    for table in records.tables(record):
+        console.print(_rich(table))
+    chart = json_path.with_suffix(".png")
+    if any(row["shared_kv"] for row in record["training"]):
+        records.draw_chart(record, chart)
+        console.print(f"record: {json_path}   chart: {chart}")
+    for document in records.fill_tables(json_path, *args.fill):
+        console.print(f"tables replaced in {document}")
+    return 0
+
+
+def measure(args: argparse.Namespace, console: Console) -> records.Record:
+    """The whole benchmark as a record."""
+    shapes = QUICK if args.quick else find_shapes(args.shapes)
+    repeats = 1 if args.quick else args.repeats
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        present, skipped = _present(args.contenders)
+        record: records.Record = {
+            "machine": records.machine(args.threads),
+            "settings": {"repeats": repeats, "shapes": [s.name for s in shapes], "dropout": args.dropout},
+            "notes": {contender.name: contender.note for contender in present},
+            "skipped": skipped,
+            **{name: [] for name in ("training", "floor", "memory", "generation")},
+        }
+        for shape in shapes:
+            if "training" in args.measure:
+                _measure_training(record, shape, present, args.dropout, repeats, console)
+            if "memory" in args.measure:
+                _measure_memory(record, shape, present, args, console)
+        if "generation" in args.measure:
+            _measure_generation(record, shapes, present, repeats, args.quick, console)
+    finally:
+        torch.set_num_threads(before)
+    return record
+
+
+def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:
+    """Those who can take part, and why the others cannot."""
+    known = contenders()
+    unknown = set(wanted) - {contender.name for contender in known}
+    if unknown:
+        names = ", ".join(contender.name for contender in known)
+        raise ValueError(f"no contender is called {', '.join(sorted(unknown))}; there are: {names}")
+    asked = [contender for contender in known if not wanted or contender.name in wanted]
+    reasons = {contender.name: contender.unavailable() for contender in asked}
+    skipped = {name: reason for name, reason in reasons.items() if reason}
+    return [contender for contender in asked if contender.name not in skipped], skipped
+
+
+def _measure_training(
+    record: records.Record,
+    shape: Shape,
+    present: list[Contender],
+    dropouts: Iterable[float],
+    repeats: int,
+    console: Console,
+) -> None:
+    kinds = [(dropout, True) for dropout in dropouts] + [(record["settings"]["dropout"][0], False)]
+    for dropout, shared in kinds:
+        console.print(f"training {shape.name}, dropout {dropout:g}, {'shared' if shared else 'per layer'}", style="dim")
+        taking_part = [one for one in present if shared or one.per_layer or one.name == records.REFERENCE]
+        runs = {one.name: one.train(shape, dropout, shared) for one in taking_part}
+        for name, seconds in take_turns(runs, repeats).items():
+            record["training"].append(
+                {"shape": shape.name, "dropout": dropout, "shared_kv": shared, "contender": name}
+                | _speed(seconds, shape.tokens)
+            )
+    for shared in (True, False):
+        seconds, rate = floor_seconds(shape, shared, repeats)
+        row = {"shape": shape.name, "shared_kv": shared, "gigaflops": rate / 1e9} | _speed(seconds, shape.tokens)
+        record["floor"].append(row)
+
+
+def _measure_memory(
+    record: records.Record, shape: Shape, present: list[Contender], args: argparse.Namespace, console: Console
+) -> None:
+    console.print(f"memory {shape.name}", style="dim")
+    dropout = args.dropout[0]
+    for contender in present:
+        megabytes = peak_megabytes(contender.name, shape, dropout, True, args.threads)
+        record["memory"].append(
+            {"shape": shape.name, "dropout": dropout, "shared_kv": True, "contender": contender.name}
+            | {"megabytes": round(megabytes, 1)}
+        )
+
+
+def _measure_generation(
+    record: records.Record, shapes: tuple[Shape, ...], present: list[Contender], repeats: int, quick: bool,
+    console: Console,
+) -> None:  # fmt: skip
+    """One model width, the largest, at every memory size that was asked for."""
+    widest = max(shape.model_dim for shape in shapes)
+    by_memory = {shape.memory_size: shape for shape in shapes if shape.model_dim == widest}
+    for shape in by_memory.values():
+        for batch in (1, 32):
+            console.print(f"generation S{shape.memory_size} B{batch}", style="dim")
+            runs = {one.name: one.generate(shape, batch) for one in present if one.generate is not None}
+            for run_ in runs.values():  # the first steps may copy a window into a buffer of its own
+                run_()
+            calls = 2 if quick else min(calls_within(run_, 0.5) for run_ in runs.values()) if runs else 1
+            for name, seconds in take_turns(runs, max(repeats, 1 if quick else 4), max(calls, 2)).items():
+                record["generation"].append(
+                    {"memory_size": shape.memory_size, "batch": batch, "contender": name} | _speed(seconds, batch)
+                )
+
+
+def _speed(seconds: float, tokens: int) -> dict[str, float]:
+    return {"seconds": seconds, "tokens_per_second": tokens / seconds}
+
+
+def _rich(table: records.Table) -> RichTable:
+    shown = RichTable(title=table.title, title_justify="left")
+    for index, head in enumerate(table.heads):
+        shown.add_column(head, justify="right" if index else "left")
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown

@@ -1,0 +1,202 @@
+"""The record of a benchmark as JSON, and what is made of it: tables in Markdown and on the terminal, a chart.
+
+record = {
+  "machine":    {"cpu", "threads", "python", "torch", "system", "commit", "date"},
+  "settings":   {"repeats", "shapes", "dropout"},
+  "notes":      {contender: what it is},
+  "skipped":    {contender: why it did not take part},
+  "training":   [{"shape", "dropout", "shared_kv", "contender", "seconds", "tokens_per_second"}],
+  "floor":      [{"shape", "shared_kv", "seconds", "tokens_per_second", "gigaflops"}],
+  "memory":     [{"shape", "dropout", "shared_kv", "contender", "megabytes"}],
+  "generation": [{"memory_size", "batch", "contender", "seconds", "tokens_per_second"}],
+}
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Record = dict[str, Any]
+Row = dict[str, Any]
+START, END = "<!-- bench:start -->", "<!-- bench:end -->"
+REFERENCE = "transformer"  # what ratios lean on
+
+
+def machine(threads: int) -> Row:
+    return {
+        "cpu": _cpu(),
+        "threads": threads,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": platform.platform(),
+        "commit": _commit(),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def write(record: Record, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def read(path: Path) -> Record:
+    record: Record = json.loads(path.read_text())
+    return record
+
+
+# -------------------------------------------------------------------------------------------------- tables
+
+
+class Table:
+    """A title, the heads of the columns, and rows of text."""
+
+    def __init__(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
+        self.title, self.heads, self.rows = title, heads, rows
+
+    def markdown(self) -> str:
+        def line(cells: list[str]) -> str:
+            return "| " + " | ".join(cells) + " |"
+
+        rule = line(["---"] + ["---:"] * (len(self.heads) - 1))
+        return "\n".join([f"**{self.title}**", "", line(self.heads), rule, *map(line, self.rows)])
+
+
+def tables(record: Record) -> list[Table]:
+    """All tables of a record: numbers, each with its ratio to our Transformer in the same column."""
+    made = []
+    kinds = sorted({(row["dropout"], row["shared_kv"]) for row in record["training"]}, key=lambda k: (not k[1], -k[0]))
+    for dropout, shared in kinds:
+        kept = [row for row in record["training"] if row["dropout"] == dropout and row["shared_kv"] == shared]
+        floors = [
+            {**row, "contender": "floor (products alone)"} for row in record["floor"] if row["shared_kv"] == shared
+        ]
+        title = f"Training, tokens/s, dropout {dropout:g}" + ("" if shared else ", keys and values per layer")
+        made.append(_table(title, kept + floors, "tokens_per_second", lambda row: str(row["shape"])))
+    made.append(
+        _table("Peak extra memory of a training step, MB", record["memory"], "megabytes",
+               lambda row: f"{row['shape']}{'' if row['shared_kv'] else ', per layer'}")
+    )  # fmt: skip
+    made.append(
+        _table("Generation, tokens/s", record["generation"], "tokens_per_second",
+               lambda row: f"S{row['memory_size']} B{row['batch']}")
+    )  # fmt: skip
+    return [table for table in made if table.rows]
+
+
+def _table(title: str, rows: list[Row], value: str, column: Callable[[Row], str]) -> Table:
+    numbers = {(row["contender"], column(row)): float(row[value]) for row in rows}
+    columns = list(dict.fromkeys(column(row) for row in rows))
+    names = list(dict.fromkeys(row["contender"] for row in rows))
+
+    def cell(name: str, head: str) -> str:
+        number, reference = numbers.get((name, head)), numbers.get((REFERENCE, head))
+        if number is None:
+            return ""
+        return f"{number:,.0f}" + (f" ({number / reference:.2f}x)" if reference else "")
+
+    return Table(title, ["", *columns], [[name, *(cell(name, head) for head in columns)] for name in names])
+
+
+def markdown(record: Record) -> str:
+    """All tables, with the machine they were measured on."""
+    about = record["machine"]
+    parts = [
+        f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['cpu']}, "
+        f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
+        f"commit {about['commit']}. T = 64 steps a block, full memory, forward and backward; in brackets the ratio to "
+        "our Transformer.",
+        *(table.markdown() for table in tables(record)),
+        "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + ".",
+    ]
+    if record["skipped"]:
+        parts.append("Not measured: " + "; ".join(f"`{k}` ({why})" for k, why in record["skipped"].items()) + ".")
+    return "\n\n".join(parts)
+
+
+def fill_tables(record_path: Path | str, *documents: Path | str) -> list[Path]:
+    """Write the tables of a record between the markers of documents (README.md, docs/engines.md).
+
+    Returns the documents that changed; one without markers is an error.
+    """
+    text = markdown(read(Path(record_path)))
+    changed = []
+    for document in map(Path, documents):
+        before = document.read_text()
+        head, start, rest = before.partition(START)
+        _, end, tail = rest.partition(END)
+        if not start or not end:
+            raise ValueError(f"{document} has no place for the tables: put {START} and {END} on lines of their own")
+        after = f"{head}{START}\n\n{text}\n\n{END}{tail}"
+        if after != before:
+            document.write_text(after)
+            changed.append(document)
+    return changed
+
+
+# --------------------------------------------------------------------------------------------------- chart
+
+COLOURS = {
+    "native": "#1b6ca8", "fused": "#4f9bd0", "loop": "#a9cfe9", "transformer": "#d9822b", "lstm": "#8c8c8c",
+    "lucidrains": "#b8a9d9", "labml": "#d6cdea",
+}  # fmt: skip
+
+
+def draw_chart(record: Record, path: Path) -> None:
+    """Training speed as bars, one panel a shape, at the first dropout of the record; the floor as a dashed line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    dropout = record["settings"]["dropout"][0]
+    rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    figure, panels = pyplot.subplots(1, len(shapes), figsize=(3.4 * len(shapes) + 0.6, 3.6), squeeze=False)
+    for panel, shape in zip(panels[0], shapes, strict=True):
+        here = [row for row in rows if row["shape"] == shape and row["contender"] != "lstm"]
+        names = [row["contender"] for row in here]
+        speeds = [row["tokens_per_second"] for row in here]
+        bars = panel.bar(names, speeds, color=[COLOURS.get(name, "#999999") for name in names])
+        panel.bar_label(bars, labels=[f"{speed:,.0f}" for speed in speeds], fontsize=8, padding=2)
+        floor = [row["tokens_per_second"] for row in record["floor"] if row["shape"] == shape and row["shared_kv"]]
+        for level in floor:
+            panel.axhline(level, color="#444444", linestyle="--", linewidth=1)
+            panel.text(len(names) - 0.5, level, "products alone", fontsize=8, ha="right", va="bottom")
+        panel.set_ylim(0, max([*speeds, *floor]) * 1.14)
+        panel.set_title(shape, fontsize=10)
+        panel.tick_params(axis="x", rotation=40, labelsize=8)
+        panel.tick_params(axis="y", labelsize=8)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_ylabel("training tokens/s")
+    threads = record["machine"]["threads"]
+    title = f"{record['machine']['cpu']}, {threads} thread{'s' if threads > 1 else ''}, dropout {dropout:g}"
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

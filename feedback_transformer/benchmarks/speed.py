@@ -1,0 +1,67 @@
+"""Timings. All contenders of a comparison take turns within one run, and the best of several turns counts.
+
+A machine is never quite still; what was measured minutes apart cannot be compared, what took turns can.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+
+from feedback_transformer.benchmarks.shapes import Shape
+
+Run = Callable[[], None]
+
+
+def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[str, float]:
+    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up."""
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(repeats):
+        for name, run in runs.items():
+            gc.collect()
+            begin = time.perf_counter()
+            for _ in range(calls):
+                run()
+            best[name] = min(best[name], (time.perf_counter() - begin) / calls)
+    return best
+
+
+def calls_within(run: Run, seconds: float) -> int:
+    """How often a run fits into so much time, at least once."""
+    run()
+    begin = time.perf_counter()
+    run()
+    return max(1, int(seconds / (time.perf_counter() - begin)))
+
+
+def floor_seconds(shape: Shape, shared_kv: bool, repeats: int) -> tuple[float, float]:
+    """Seconds that the bare products of a training step would take at the best rate seen, and that rate.
+
+    The rate is torch's own for the step's largest products, taken over all steps at once: better than a model that
+    must go step by step can have it.
+    """
+    rate = max(_rate(*size, repeats) for size in _products(shape))
+    return shape.arithmetic(shared_kv) / rate, rate
+
+
+def _products(shape: Shape) -> Iterable[tuple[int, int, int]]:
+    width, inner = shape.model_dim, 4 * shape.model_dim
+    yield shape.tokens, width, width
+    yield shape.tokens, width, inner
+    yield shape.tokens, inner, width
+    yield inner, shape.tokens, width
+
+
+def _rate(rows: int, shared: int, columns: int, repeats: int) -> float:
+    """Floating-point operations a second of [rows, shared] x [shared, columns]."""
+    left, right = torch.randn(rows, shared), torch.randn(shared, columns)
+    out = torch.empty(rows, columns)
+
+    def run() -> None:
+        torch.mm(left, right, out=out)
+
+    calls = calls_within(run, 0.1)
+    return 2 * rows * shared * columns / take_turns({"mm": run}, max(repeats, 3), calls)["mm"]

@@ -1,0 +1,93 @@
+"""The benchmark runs, and its record says all that it should. How fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from feedback_transformer.benchmarks import add_arguments, draw_chart, fill_tables, run
+from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
+
+ROW = {"seconds", "tokens_per_second"}
+FIELDS = {
+    "training": {"shape", "dropout", "shared_kv", "contender", *ROW},
+    "floor": {"shape", "shared_kv", "gigaflops", *ROW},
+    "memory": {"shape", "dropout", "shared_kv", "contender", "megabytes"},
+    "generation": {"memory_size", "batch", "contender", *ROW},
+}
+
+
+def bench(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+@pytest.fixture(scope="module")
+def record_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("bench") / "bench"
+    assert bench("--quick", "--measure", "training", "generation", "--out", str(out)) == 0
+    return out.with_suffix(".json")
+
+
+def test_the_record_has_every_field(record_path: Path) -> None:
+    record = json.loads(record_path.read_text())
+    assert set(record) == {"machine", "settings", "notes", "skipped", *FIELDS}
+    assert {"cpu", "threads", "python", "torch", "system", "commit", "date"} == set(record["machine"])
+    for name in ("training", "floor", "generation"):
+        assert record[name]
+        assert all(set(row) == FIELDS[name] for row in record[name])
+    assert {"fused", "loop", "transformer", "lstm"} <= {row["contender"] for row in record["training"]}
+    assert {(row["dropout"], row["shared_kv"]) for row in record["training"]} == {
+        (0.2, True),
+        (0.0, True),
+        (0.2, False),
+    }
+
+
+def test_memory_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
+    out = tmp_path / "bench"
+    bench("--quick", "--measure", "memory", "--contenders", "fused", "--out", str(out))
+    (row,) = json.loads(out.with_suffix(".json").read_text())["memory"]
+    assert set(row) == FIELDS["memory"]
+    assert row["megabytes"] >= 0
+
+
+def test_tables_go_between_the_markers_and_only_there(record_path: Path, tmp_path: Path) -> None:
+    document = tmp_path / "README.md"
+    document.write_text("before\n<!-- bench:start -->\nold\n<!-- bench:end -->\nafter\n")
+    assert fill_tables(record_path, document) == [document]
+    text = document.read_text()
+    assert text.startswith("before\n<!-- bench:start -->\n")
+    assert text.endswith("<!-- bench:end -->\nafter\n")
+    assert "old" not in text
+    assert "| transformer | " in text
+    assert fill_tables(record_path, document) == []
+    document.write_text("no markers")
+    with pytest.raises(ValueError, match="has no place for the tables"):
+        fill_tables(record_path, document)
+
+
+def test_a_chart_is_drawn_from_a_record(record_path: Path, tmp_path: Path) -> None:
+    draw_chart(json.loads(record_path.read_text()), tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").stat().st_size > 1000
+    assert bench("--from-record", str(record_path)) == 0
+
+
+def test_unknown_names_are_errors() -> None:
+    with pytest.raises(ValueError, match="no contender is called turbo"):
+        bench("--contenders", "turbo")
+    with pytest.raises(ValueError, match="no shape is called like B1000"):
+        bench("--shapes", "B1000")
+
+
+def test_the_arithmetic_of_a_step_is_that_of_its_products() -> None:
+    shape = SHAPES[1]
+    # 4 layers of 10 D^2 and one pair of 2 D^2, 3 S D of attention a layer: three products each; then carried memories.
+    weights = 4 * 10 * 256**2 + 2 * 256**2
+    expected = 6 * 64 * 64 * (weights + 4 * 3 * 100 * 256) + 2 * 2 * 64 * 100 * 2 * 256**2
+    assert shape.arithmetic() == expected
+    assert find_shapes(["S512"]) == (SHAPES[3],)
