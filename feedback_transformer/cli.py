@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedback_transformer import __version__
+from feedback_transformer.benchmarks import command as bench
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
@@ -53,6 +54,18 @@ LIST_HELP = """\
 examples:
   feedback-transformer list            tasks, presets and engines
   feedback-transformer list fields     every field that field=value can set
+"""
+
+BENCH_HELP = """\
+examples:
+  feedback-transformer bench                                  the whole benchmark, about a quarter of an hour
+  feedback-transformer bench --quick                          seconds: does it run?
+  feedback-transformer bench --shapes B64 --contenders native transformer --measure training
+
+All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
+implementations take part when they are installed:
+  pip install --no-deps feedback-transformer-pytorch einops
+  pip install --no-deps labml-nn labml labml-helpers
 """
 
 DEMO_HELP = """\
@@ -129,6 +142,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=("tasks", "presets", "engines", "fields"), help="only these")
+
+    sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
+    bench.add_arguments(sub)
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")

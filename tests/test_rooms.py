@@ -8,7 +8,12 @@ from pathlib import Path
 import feedback_transformer
 
 PACKAGE = Path(feedback_transformer.__file__).parent
-ROOMS = ["config", "kernels", "model", "data", "tasks", "training", "presets", "report", "experiments", "cli"]
+ROOMS = ["config", "kernels", "model", "data", "tasks", "training", "presets"] + [
+    "report",
+    "experiments",
+    "benchmarks",
+    "cli",
+]
 DOORS = {"__init__", "__main__"}  # these may name anything
 
 

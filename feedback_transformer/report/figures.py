@@ -49,7 +49,7 @@ def walk_figure(
 ) -> None:
     """One walk, one panel a model: the true path in grey, the predicted one on top, wrong answers marked."""
     figure, panels = plt.subplots(
-        1, len(predicted), figsize=(4 * len(predicted), 4.7), layout="constrained", squeeze=False
+        1, len(predicted), figsize=(4 * len(predicted), 5.2), layout="constrained", squeeze=False
     )
     for axes, (core, cells) in zip(panels[0], predicted.items(), strict=True):
         right = np.array(cells) == np.array(truth)
