@@ -46,7 +46,7 @@ class Needs(NamedTuple):
     dtype: torch.dtype = torch.float32
     one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
     autocast: bool = False
-    hooks: bool = False  # on the layers inside
+    plain: bool = True  # no hooks on the layers inside, no module replaced by another kind
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Engine:
             return f"the device {needs.device}"
         if needs.autocast:
             return "autocast"
-        if needs.hooks:
-            return "hooks on the layers, which it does not call"
+        if not needs.plain:
+            return "layers with hooks or replaced modules, since it does not call them"
         if needs.dtype not in self.dtypes:
             return _dtype_name(needs.dtype)
         return None

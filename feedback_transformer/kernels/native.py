@@ -73,9 +73,31 @@ def native_block(
     tracked = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, memory, *weights))
     if not tracked:
         shape.save = 0
-        y, memories, _, _ = run_forward(shape, x.detach(), memory.detach(), length, reset, weights)
+        y, memories, _ = run_forward(shape, x.detach(), memory.detach(), length, reset, weights)
         return y, memories
-    return _Block.apply(shape, length, reset, x, memory, *weights)
+    return _Block.apply(shape, length, reset, x, memory, *weights)  # type: ignore[no-untyped-call]
+
+
+class Loan(ctypes.Structure):
+    """Working memory from the library's pool (struct Stretch of csrc/memory.h); it goes back when this object dies."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("bytes", ctypes.c_int64))
+
+    @classmethod
+    def of(cls, count: int, dtype: torch.dtype) -> Loan:
+        loan, size = cls(), count * dtype.itemsize
+        if library().borrow(ctypes.c_int64(size), ctypes.byref(loan)):
+            raise MemoryError(f"the native engine needs {size / 2**20:.0f} MB more than there are")
+        return loan
+
+    def __del__(self) -> None:
+        if self.data:
+            library().give_back(ctypes.byref(self))
+
+
+def release_memory() -> None:
+    """Gives the working memory that waits for the next block (at most 512 MB) back to the system."""
+    library().clear_pool()
 
 
 class _Block(torch.autograd.Function):
@@ -87,9 +109,9 @@ class _Block(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         memory = memory.contiguous()
         named = BlockWeights(*weights)  # type: ignore[arg-type]
-        y, memories, tape, cache = run_forward(shape, x, memory, length, reset, named)
+        y, memories, ctx.tape = run_forward(shape, x, memory, length, reset, named)
         ctx.save_for_backward(memory, *weights)
-        ctx.shape, ctx.length, ctx.reset, ctx.tape, ctx.cache = shape, length, reset, tape, cache
+        ctx.shape, ctx.length, ctx.reset = shape, length, reset
         return y, memories
 
     @staticmethod
@@ -98,45 +120,51 @@ class _Block(torch.autograd.Function):
         memory, *rest = ctx.saved_tensors
         weights = contiguous(BlockWeights(*rest))
         shape = ctx.shape
-        gradients = BlockWeights(*(None if w is None else torch.zeros_like(w) for w in weights))  # type: ignore[arg-type]
+        gradients = BlockWeights(
+            *(  # matrices are written, the others added to
+                None if w is None else torch.empty_like(w) if w.ndim == 3 else torch.zeros_like(w)  # type: ignore[arg-type]
+                for w in weights
+            )
+        )
         y_gradient, memories_gradient = y_gradient.contiguous(), memories_gradient.contiguous()
         x_gradient = torch.empty_like(y_gradient)
         memory_gradient = torch.empty_like(memory) if ctx.needs_input_grad[4] else None
-        keys, values = ctx.cache
         io = BackwardIO(
             *(pointer(t) for t in (y_gradient, memories_gradient, memory, ctx.length, ctx.reset)),
-            *(pointer(t) for t in (keys, values, x_gradient, memory_gradient)),
+            *cache_pointers(ctx.tape, x_gradient.dtype, shape),
+            *(pointer(t) for t in (x_gradient, memory_gradient)),
         )
-        call("backward", x_gradient.dtype, shape, pointers(weights), ctx.tape.data_ptr(), io, pointers(gradients))
+        call("backward", x_gradient.dtype, shape, pointers(weights), ctx.tape.data, io, pointers(gradients))
         return (None, None, None, x_gradient, memory_gradient, *gradients)
 
 
 def run_forward(
     shape: Shape, x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights
-) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """y, memories, the tape and the keys and values [B, P, H, M + T, K]."""
-    x, memory = x.contiguous(), memory.contiguous()
-    packed = pack(shape, weights)
-    tape = large(x.new_empty(size_of("tape", x.dtype, shape)))
+) -> tuple[Tensor, Tensor, Loan]:
+    """y, memories, and the tape with the keys and values behind it."""
+    x, memory, weights = x.contiguous(), memory.contiguous(), contiguous(weights)
+    packed = Loan.of(size_of("pack", x.dtype, shape), x.dtype)
+    call("pack", x.dtype, shape, pointers(weights), packed.data)
+    tape = Loan.of(size_of("tape", x.dtype, shape) + 2 * _cache_size(shape), x.dtype)
     y, memories = torch.empty_like(x), torch.empty_like(x)
-    keys = x.new_empty(shape.batch, shape.pairs, shape.heads, shape.slots, shape.head)
-    values = torch.empty_like(keys)
-    large(keys), large(values)
-    stride = shape.steps * shape.width
     io = ForwardIO(
-        *(pointer(t) for t in (x, memory, length, reset, y, memories)), stride, keys.data_ptr(), values.data_ptr()
+        *(pointer(t) for t in (x, memory, length, reset, y, memories)),
+        shape.steps * shape.width,
+        *cache_pointers(tape, x.dtype, shape),
     )
     biased = ctypes.c_int64(weights.position_bias is not None)
-    call("forward", x.dtype, shape, packed.data_ptr(), biased, tape.data_ptr(), io)
-    return y, memories, tape, (keys, values)
+    call("forward", x.dtype, shape, packed.data, biased, tape.data, io)
+    return y, memories, tape
 
 
-def pack(shape: Shape, weights: BlockWeights) -> Tensor:
-    """All weights in the order in which the forward products read them."""
-    weights = contiguous(weights)
-    packed = large(weights.query.new_empty(size_of("pack", weights.query.dtype, shape))).zero_()
-    call("pack", packed.dtype, shape, pointers(weights), packed.data_ptr())
-    return packed
+def cache_pointers(tape: Loan, dtype: torch.dtype, shape: Shape) -> tuple[int, int]:
+    """Keys and values [B, P, H, M + T, K], behind the tape."""
+    keys = tape.data + size_of("tape", dtype, shape) * dtype.itemsize
+    return keys, keys + _cache_size(shape) * dtype.itemsize
+
+
+def _cache_size(shape: Shape) -> int:
+    return int(shape.batch * shape.pairs * shape.heads * shape.slots * shape.head + 64)
 
 
 def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: BlockOptions) -> Shape:

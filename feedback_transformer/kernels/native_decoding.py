@@ -18,7 +18,17 @@ import torch
 from torch import Tensor
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
-from feedback_transformer.kernels.native import ForwardIO, Shape, block_shape, call, check_weights, large, pack, size_of
+from feedback_transformer.kernels.native import (
+    ForwardIO,
+    Shape,
+    block_shape,
+    call,
+    check_weights,
+    contiguous,
+    large,
+    pointers,
+    size_of,
+)
 
 ROWS_A_THREAD = 8  # fewer are not worth waking a thread for
 SPARE_SLOTS = 64
@@ -47,7 +57,10 @@ def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
     check_weights(one, weights, options)
     shape = block_shape(one, weights.query.new_empty(1, window, width), weights, options)
     shape.save, shape.reach, shape.threads = 0, window, 1
-    return PackedWeights(pack(shape, weights), shape, weights.position_bias is not None)
+    data = large(one.new_empty(size_of("pack", one.dtype, shape)))
+    weights = contiguous(weights)
+    call("pack", one.dtype, shape, pointers(weights), data.data_ptr())
+    return PackedWeights(data, shape, weights.position_bias is not None)
 
 
 class PackedOnce:

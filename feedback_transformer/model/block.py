@@ -139,9 +139,14 @@ class Stack(nn.Module):
             self.position.bias,
         )
 
-    def has_hooks(self) -> bool:
-        """Someone wants to see the layers at work: they must then be called one by one."""
-        return any(module._forward_hooks or module._forward_pre_hooks for module in self.modules())
+    def is_plain(self) -> bool:
+        """Made of the modules that were built here, and nobody hooks into them: then an engine may take their place."""
+        ours = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, Dropout}
+        plain = ours | {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}
+        return all(
+            type(module) in plain and not module._forward_hooks and not module._forward_pre_hooks
+            for module in self.modules()
+        )
 
     def options(self) -> BlockOptions:
         """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.kernels import BlockFunction, Needs, check_name, choose
+from feedback_transformer.kernels import BlockFunction, BlockOptions, BlockWeights, Needs, check_name, choose
+from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, composition
 
@@ -44,6 +45,8 @@ class FeedbackTransformer(nn.Module):
 
     def step(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
         """One step: x [B, D] -> [B, D]."""
+        if not torch.is_grad_enabled() and self._steps_natively(x, state):
+            return self._native_step(x, state)
         state, projected = self.stack.prepare(x, state)
         history = state.length[:, None]
         layers = [x[:, None]]
@@ -69,10 +72,31 @@ class FeedbackTransformer(nn.Module):
         assert state is not None, "a block has at least one step"
         return torch.stack(outputs, dim=1), state
 
+    # ------------------------------------------------------------------- the same, by the engines of kernels/
+
+    def _steps_natively(self, x: Tensor, state: MemoryState | None) -> bool:
+        if (self.training and self.config.dropout) or torch.compiler.is_compiling():
+            return False
+        if state is not None and isinstance(state.room, Stream) and x.device.type == "cpu":
+            return self.engine in ("auto", "native")  # the rest was asked when the stream began
+        return choose(self.engine, self._needs(x)).name == "native"
+
+    def _native_step(self, x: Tensor, state: MemoryState | None) -> tuple[Tensor, MemoryState]:
+        if state is None:
+            state = MemoryState.empty(len(x), 1, like=x)
+        stream = state.room
+        if not isinstance(stream, Stream):
+            stream = begin_stream(self, state.memory[:, 0], state.length, self._weights)
+        y, stream = next_step(self, x, stream, self._weights)
+        return self.stack.final_norm(y), MemoryState.of_stream(stream)
+
+    def _weights(self) -> tuple[BlockWeights, BlockOptions]:
+        return self.stack.weights(self.composition.mixing()[0]), self.stack.options()
+
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
-        return Needs(device, x.dtype, one_memory, autocast, self.stack.has_hooks())
+        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain())
 
     def _run(
         self, block: BlockFunction, x: Tensor, state: MemoryState | None, reset: Tensor | None
@@ -80,8 +104,7 @@ class FeedbackTransformer(nn.Module):
         """The same by a faster engine. Its state has no projections: the next step or block computes them."""
         if state is None:
             state = MemoryState.empty(len(x), 1, like=x)
-        weights = self.stack.weights(self.composition.mixing()[0])
-        y, memories = block(x, state.memory[:, 0], state.length, reset, weights, self.stack.options())
+        y, memories = block(x, state.memory[:, 0], state.length, reset, *self._weights())
         if reset is not None:
             state = state.forget(reset)
         return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import check_composition
+
+if TYPE_CHECKING:
+    from feedback_transformer.kernels.decoding import Stream
 
 Projection = tuple[Tensor, Tensor]  # keys and values, each [B, H, M, K]
 
@@ -124,12 +127,17 @@ class MemoryState:
     memory: Tensor  # [B, N, M, D]
     length: Tensor  # [B] how many of the newest slots exist for this row
     projected: tuple[Projection, ...] | None = None
-    room: Room | None = field(default=None, repr=False, compare=False)  # to write the next steps into
+    room: Room | Stream | None = field(default=None, repr=False, compare=False)  # to write the next steps into
 
     @classmethod
     def empty(cls, batch: int, num_memories: int, like: Tensor) -> MemoryState:
         memory = like.new_zeros(batch, num_memories, 0, like.shape[-1])
         return cls(memory, torch.zeros(batch, dtype=torch.long, device=like.device))
+
+    @classmethod
+    def of_stream(cls, stream: Stream) -> MemoryState:
+        """What the native engine remembers, which keeps the projections to itself."""
+        return cls(stream.memory.unsqueeze(1), stream.length, None, stream)
 
     def append(self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int) -> MemoryState:
         """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out."""
@@ -140,7 +148,7 @@ class MemoryState:
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
             room, joined = None, [_join(old, added, window) for old, added in zip(past, new, strict=True)]
         else:
-            room, joined = _join_in_place(self.room, past, new, window)
+            room, joined = _join_in_place(self.room if isinstance(self.room, Room) else None, past, new, window)
         pairs = tuple(zip(joined[1::2], joined[2::2], strict=True)) or None
         return MemoryState(joined[0], length, pairs, room)
 
@@ -165,11 +173,15 @@ class MemoryState:
 
     def reset(self, rows: Tensor) -> MemoryState:
         """Rows where `rows` [B] is true begin a new stream; the others do not notice."""
+        if self.room is not None and not isinstance(self.room, Room):
+            return MemoryState.of_stream(self.room.reset(rows))
         kept = self._map(lambda x: x.masked_fill(rows.view(-1, 1, 1, 1), 0))
         return MemoryState(kept.memory, self.length.masked_fill(rows, 0), kept.projected)
 
     def reorder(self, index: Tensor) -> MemoryState:
         """Row i becomes what row index[i] was; a row may be taken more than once (beam search)."""
+        if self.room is not None and not isinstance(self.room, Room):
+            return MemoryState.of_stream(self.room.reorder(index))
         return self._map(lambda x: x.index_select(0, index), also_length=True)
 
     def to(self, device: torch.device | str) -> MemoryState:

@@ -27,21 +27,22 @@ template <class F> inline void add_scores(const F* query, const F* keys, F* scor
   for (; j < slots; j++, keys += head) scores[j] += dot(query, keys, head);
 }
 
-// Count vectors of: out (+)= sum_j weights[j] rows[j]
+// Count vectors of: out (+)= sum_j weights[j] rows[j]. Few vectors take several rows at once, to keep enough sums going.
 template <class F, int Count>
 inline void weighted_columns(const F* weights, const F* rows, F* out, int64_t slots, int64_t stride, Into into) {
-  Vector<F> even[Count] = {}, odd[Count] = {};
+  constexpr int together = Count >= 8 ? 1 : Count >= 4 ? 2 : 4;
+  Vector<F> sums[together][Count] = {};
   int64_t j = 0;
-  for (; j + 2 <= slots; j += 2, rows += 2 * stride) {
+  for (; j + together <= slots; j += together, rows += together * stride)
+#pragma GCC unroll 4
+    for (int r = 0; r < together; r++)
 #pragma GCC unroll 8
-    for (int v = 0; v < Count; v++) {
-      even[v] += weights[j] * load(rows + v * lanes<F>);
-      odd[v] += weights[j + 1] * load(rows + stride + v * lanes<F>);
-    }
-  }
+      for (int v = 0; v < Count; v++) sums[r][v] += weights[j + r] * load(rows + r * stride + v * lanes<F>);
+  for (; j < slots; j++, rows += stride)
+    for (int v = 0; v < Count; v++) sums[0][v] += weights[j] * load(rows + v * lanes<F>);
   for (int v = 0; v < Count; v++) {
-    Vector<F> sum = even[v] + odd[v];
-    if (j < slots) sum += weights[j] * load(rows + v * lanes<F>);
+    Vector<F> sum = sums[0][v];
+    for (int r = 1; r < together; r++) sum += sums[r][v];
     store(out + v * lanes<F>, into == Into::add ? load(out + v * lanes<F>) + sum : sum);
   }
 }
@@ -49,10 +50,11 @@ inline void weighted_columns(const F* weights, const F* rows, F* out, int64_t sl
 // out (+)= sum_j weights[j] rows[j], rows [slots][head]
 template <class F>
 inline void weighted_sum(const F* weights, const F* rows, F* out, int64_t slots, int64_t head, Into into) {
-  constexpr int most = VECTOR_BYTES == 64 ? 8 : 4;
   int64_t i = 0;
-  for (; i + most * lanes<F> <= head; i += most * lanes<F>)
-    weighted_columns<F, most>(weights, rows + i, out + i, slots, head, into);
+  for (; i + 8 * lanes<F> <= head; i += 8 * lanes<F>)
+    weighted_columns<F, 8>(weights, rows + i, out + i, slots, head, into);
+  for (; i + 4 * lanes<F> <= head; i += 4 * lanes<F>)
+    weighted_columns<F, 4>(weights, rows + i, out + i, slots, head, into);
   for (; i + 2 * lanes<F> <= head; i += 2 * lanes<F>)
     weighted_columns<F, 2>(weights, rows + i, out + i, slots, head, into);
   for (; i + lanes<F> <= head; i += lanes<F>) weighted_columns<F, 1>(weights, rows + i, out + i, slots, head, into);

@@ -21,7 +21,13 @@ template <class F> struct BackwardPack {  // weights as g W reads them
 template <class F> void fill_pack(const Shape& s, const Weights<F>& w, BackwardPack<F>& p) {
   const int64_t d = s.width, hk = s.inside(), f = s.inner;
   const F* none = nullptr;
+  Packed<F>::clear_tail(p.key_value, s.projected(), d);
+  Packed<F>::clear_tail(p.position, s.reach, s.head);
   for (int64_t l = 0; l < s.layers; l++) {
+    Packed<F>::clear_tail(p.query + l * p.query_size, hk, d);
+    Packed<F>::clear_tail(p.output + l * p.output_size, d, hk);
+    Packed<F>::clear_tail(p.expand + l * p.expand_size, f, d);
+    Packed<F>::clear_tail(p.contract + l * p.contract_size, d, f);
     const F* gain1 = s.pre_norm ? w.attention_gain + l * d : none;
     const F* gain2 = s.pre_norm ? w.feed_forward_gain + l * d : none;
     pack_backward(w.query + l * hk * d, hk, d, gain1, F(s.query_scale()), p.query + l * p.query_size, 0, hk);

@@ -279,8 +279,7 @@ template <class F> class BackwardGroup {
     pack_rows(g, out, tile_rows, scratch.packed_outputs);
     pack_rows(x, in, panel<F>, scratch.packed_inputs);
     add_weight_gradient(out, in, g.count(), scratch.packed_outputs, scratch.packed_inputs, dw);
-    for (int64_t t = 0; bias && t < g.steps; t++)
-      for (int64_t r = 0; r < g.rows; r++) add_scaled(bias, F(1), g.base + t * g.step_stride + r * g.row_stride, out);
+    if (bias) add_row_sums(g, out, bias);
   }
 
   // Carried memories: their keys and values give gradient to the projections, and to the memories if asked.

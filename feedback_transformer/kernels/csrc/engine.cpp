@@ -48,7 +48,7 @@ template <class F> void unfold(const F* w, const F* gain, const F* shift, F scal
     }
 }
 
-// From the gradients of folded weights to those of the weights; `out` starts as zeros.
+// From the gradients of folded weights to those of the weights; gains, shifts and positions of `out` start as zeros.
 template <class F> void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, const Gradients<F>& out) {
   const int64_t d = s.width, hk = s.inside(), f = s.inner;
   const F* none = nullptr;
@@ -91,18 +91,21 @@ template <class F> void run_backward(const Shape& s, const Weights<F>& w, F* tap
   auto pack = pack_room.template fill<BackwardPack<F>>(s);
   fill_pack(s, w, pack);
   std::vector<Room<F>> sums_rooms(s.threads < s.batch ? s.threads : (s.batch > 0 ? s.batch : 1));
-  for (auto& room : sums_rooms) room.template fill<Sums<F>>(s);
+  for (auto& room : sums_rooms) {
+    room.template fill<Sums<F>>(s);
+    std::memset(static_cast<void*>(room.data()), 0, sums_size.used * sizeof(F));
+  }
   over_shards(s.batch, s.threads, [&](int64_t first, int64_t rows, int64_t shard) {
     const int64_t group = group_rows<F>(s, rows);
     Room<F> room;
     const auto scratch = room.template fill<BackwardScratch<F>>(s, group);
-    Arena<F> own{sums_rooms[shard].data};
+    Arena<F> own{sums_rooms[shard].data()};
     const Sums<F> sums(own, s);
     for (int64_t done = 0; done < rows; done += group)
       BackwardGroup<F>(s, w, pack, tape, io, scratch, sums, first + done, group < rows - done ? group : rows - done).run();
   });
-  for (size_t i = 1; i < sums_rooms.size(); i++) add_scaled(sums_rooms[0].data, F(1), sums_rooms[i].data, sums_size.used);
-  Arena<F> whole{sums_rooms[0].data};
+  for (size_t i = 1; i < sums_rooms.size(); i++) add_scaled(sums_rooms[0].data(), F(1), sums_rooms[i].data(), sums_size.used);
+  Arena<F> whole{sums_rooms[0].data()};
   write_gradients(s, w, Sums<F>(whole, s), out);
 }
 
@@ -150,6 +153,11 @@ template <class F> int64_t tape_size(const Shape& s) {
 
 extern "C" {
 void large_pages(void* data, int64_t bytes) { use_large_pages(data, bytes); }
+int borrow(int64_t bytes, Stretch* stretch) {
+  return guarded([&] { *stretch = pool().take(bytes); });
+}
+void give_back(const Stretch* stretch) { pool().give(*stretch); }
+void clear_pool() { pool().clear(); }
 DOORS(float, f32)
 DOORS(double, f64)
 }

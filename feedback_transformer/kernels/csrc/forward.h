@@ -36,9 +36,15 @@ void folded_bias(const F* w, const F* shift, const F* bias, F scale, F* to, int6
 template <class F> void fill_pack(const Shape& s, const Weights<F>& w, ForwardPack<F>& p) {
   const int64_t d = s.width, hk = s.inside(), f = s.inner;
   const F scale = F(s.query_scale());
+  Packed<F>::clear_tail(p.key_value, d, s.projected());
+  Packed<F>::clear_tail(p.position, s.head, s.reach);
   for (int64_t l = 0; l < s.layers; l++) {
     const F* gain1 = s.pre_norm ? w.attention_gain + l * d : nullptr;
     const F* gain2 = s.pre_norm ? w.feed_forward_gain + l * d : nullptr;
+    Packed<F>::clear_tail(p.query + l * p.query_size, d, hk);
+    Packed<F>::clear_tail(p.output + l * p.output_size, hk, d);
+    Packed<F>::clear_tail(p.expand + l * p.expand_size, d, f);
+    Packed<F>::clear_tail(p.contract + l * p.contract_size, f, d);
     pack_forward(w.query + l * hk * d, hk, d, gain1, scale, p.query + l * p.query_size, 0, d);
     pack_forward(w.output + l * d * hk, d, hk, (const F*)nullptr, F(1), p.output + l * p.output_size, 0, hk);
     pack_forward(w.expand + l * f * d, f, d, gain2, F(1), p.expand + l * p.expand_size, 0, d);

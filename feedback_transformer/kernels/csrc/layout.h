@@ -16,12 +16,8 @@
 // Under pre-norm a norm's gain and shift are folded into the weight behind it: W (g * n + c) = (W diag(g)) n + W c.
 // Slots are in order of time: carried memories 0..M-1, step t writes slot M + t and sees `history` slots before it.
 #pragma once
-#include <cstdlib>
-#include <new>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 #include "matrix.h"
+#include "memory.h"
 
 struct Shape {
   int64_t batch, steps, carried, layers, width, heads, head, inner, pairs;
@@ -49,48 +45,6 @@ template <class F> struct Gradients {
   F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
   F *key, *value, *mixing, *position;
   F *memory_gain, *memory_shift, *position_bias;
-};
-
-// Hands out parts of one allocation, each on a cache line of its own; without a base it only counts.
-template <class F> struct Arena {
-  F* base = nullptr;
-  int64_t used = 0;
-  F* take(int64_t count) {
-    F* part = base ? base + used : nullptr;
-    used += rounded_up(count, 64 / sizeof(F)) + 256 / sizeof(F);  // and room to read and write past its end
-    return part;
-  }
-};
-
-// Large buffers on large pages where the system offers them: products walk through megabytes of weights every step, and
-// with small pages the processor spends its time on address translation.
-constexpr int64_t large_page = 2 << 20;
-inline void use_large_pages(void* data, int64_t bytes) {
-#if defined(__linux__)
-  const int64_t begin = rounded_up(reinterpret_cast<int64_t>(data), large_page);
-  const int64_t end = (reinterpret_cast<int64_t>(data) + bytes) / large_page * large_page;
-  if (end > begin) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#else
-  (void)data, (void)bytes;
-#endif
-}
-
-// Memory for one layout, sized by counting: `auto tape = room.fill<Tape<F>>(shape)`. It starts as zeros.
-template <class F> struct Room {
-  F* data = nullptr;
-  template <class Layout, class... Args> Layout fill(const Args&... args) {
-    Arena<F> count;
-    Layout measure(count, args...);
-    const int64_t unit = count.used * sizeof(F) < large_page ? 64 : large_page;
-    const int64_t bytes = rounded_up(count.used * sizeof(F) + 64, unit);
-    data = static_cast<F*>(std::aligned_alloc(unit, bytes));
-    if (!data) throw std::bad_alloc();
-    use_large_pages(data, bytes);
-    std::memset(static_cast<void*>(data), 0, bytes);
-    Arena<F> arena{data};
-    return Layout(arena, args...);
-  }
-  ~Room() { std::free(data); }
 };
 
 // What forward keeps for backward: [L][T][B][..] each; without `save` one step's worth, written over.

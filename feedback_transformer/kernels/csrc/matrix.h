@@ -6,10 +6,10 @@
 // read panel by panel: packed, a panel is [depth][panel], so that a weight is read once, in order, whatever the number of
 // rows. Every element is summed in the order of k, so a row's result does not depend on the rows beside it.
 #pragma once
+#include "memory.h"
 #include "vector.h"
 
 template <class F> constexpr int64_t panel = 2 * lanes<F>;
-inline int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 enum class Into { overwrite, add };
 
@@ -117,6 +117,10 @@ template <class F> struct Packed {
   int64_t depth, columns;
   Panels<F> panels() const { return {data, depth * panel<F>, panel<F>}; }
   static int64_t size(int64_t depth, int64_t columns) { return rounded_up(columns, panel<F>) * depth; }
+  // The unused columns of the last panel: never read as numbers, but slow ones (NaN, denormal) must not lie there.
+  static void clear_tail(F* data, int64_t depth, int64_t columns) {
+    if (columns % panel<F>) std::memset(data + columns / panel<F> * panel<F> * depth, 0, depth * panel<F> * sizeof(F));
+  }
 };
 
 // For x W^T: depth `in`, columns `out`. With a norm's gain in front of the weight, W is read as W diag(gain) * scale.
@@ -160,6 +164,22 @@ template <class F> void pack_rows(const StepRows<F>& from, int64_t columns, int6
         const F* row = from.base + t * from.step_stride + r * from.row_stride + c;
         for (int64_t i = 0; i < unit; i += lanes<F>) store(to + i, load(row + i));
       }
+}
+
+// sums[c] += the sum over all rows of column c
+template <class F> void add_row_sums(const StepRows<F>& from, int64_t columns, F* sums) {
+  int64_t c = 0;
+  for (; c + 4 * lanes<F> <= columns; c += 4 * lanes<F>) {
+    Vector<F> part[4] = {};
+    for (int64_t t = 0; t < from.steps; t++)
+      for (int64_t r = 0; r < from.rows; r++)
+        for (int v = 0; v < 4; v++)
+          part[v] += load(from.base + t * from.step_stride + r * from.row_stride + c + v * lanes<F>);
+    for (int v = 0; v < 4; v++) store(sums + c + v * lanes<F>, load(sums + c + v * lanes<F>) + part[v]);
+  }
+  for (; c < columns; c++)
+    for (int64_t t = 0; t < from.steps; t++)
+      for (int64_t r = 0; r < from.rows; r++) sums[c] += from.base[t * from.step_stride + r * from.row_stride + c];
 }
 
 // dW [out][in] += sum over rows of g^T x, with g and x packed by `pack_rows` (units tile_rows and panel). The operand
