@@ -17,6 +17,8 @@ from rich.table import Table
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
+from feedback_transformer.data import prepare
+from feedback_transformer.data.corpora import DataError
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
@@ -68,6 +70,19 @@ implementations take part when they are installed:
   pip install --no-deps labml-nn labml labml-helpers
 """
 
+PREPARE_HELP = """\
+examples:
+  feedback-transformer prepare ptb-char
+  feedback-transformer prepare enwik8 --from downloads/enwik8.zip
+  feedback-transformer prepare wikitext-103 --no-end-of-line --out data/wikitext-103-no-eos
+  feedback-transformer prepare wikitext-2 --tokens bpe --vocab-size 8192
+  feedback-transformer prepare text --from novels/ --tokens words --vocab-size 20000
+
+Without --from a corpus is downloaded (again from where it broke off) and checked by size and hash. --from takes a file,
+a folder or an archive (.zip, .tar.gz, .tar.xz, .xz). Your own text is cut 90 / 5 / 5, unless it comes as train.txt,
+valid.txt and test.txt. The result is a folder of memory-mapped tokens, complete or not there at all.
+"""
+
 DEMO_HELP = """\
 The Feedback Transformer, the Transformer and the LSTM learn the random walk side by side, from the same episodes with
 the same settings. Ends with a table and two pictures. Finished trainings are kept: run it again to go on, or to see the
@@ -89,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             torch.set_num_threads(options.threads)
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
-    except (ConfigError, CheckpointError) as error:
+    except (ConfigError, CheckpointError, DataError) as error:
         return complain(str(error), BAD_INPUT)
     except DivergedError as error:
         return complain(str(error), FAILED)
@@ -139,6 +154,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--episodes", type=int, help="how many episodes (as many as the run's test set)")
     sub.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_machine_options(sub)
+
+    sub = add("prepare", prepare.run, "a corpus, or your own text, as tokens to train on", PREPARE_HELP)
+    prepare.add_arguments(sub)
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=("tasks", "presets", "engines", "fields"), help="only these")

@@ -1,0 +1,261 @@
+"""`feedback-transformer prepare`: from a corpus somewhere to a folder of memory-mapped tokens.
+
+    find the files    download, or --from a file, folder or archive; check sizes and hashes
+    vocabulary        read the training text once, count
+    encode            read each split once, block by block, straight into its .npy file
+
+All of it happens in a folder beside the result, `.NAME.PID.part`, which takes its name when it is complete. So a corpus
+is either whole or not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feedback_transformer.config import nearest
+from feedback_transformer.data.corpora import KNOWN, SPLITS, TOKENS, DataError, Known, known_corpus
+from feedback_transformer.data.corpus import DESCRIPTION, FORMAT, Corpus, read_description, write_tokens
+from feedback_transformer.data.download import fetch, mismatch
+from feedback_transformer.data.progress import byte_progress
+from feedback_transformer.data.sources import Found, Piece, find_splits
+from feedback_transformer.data.text import byte_blocks, text_blocks
+from feedback_transformer.data.vocabulary import BPE, Bytes, Characters, Tokens, Vocabulary, Words
+
+BPE_SIZE = 16_384
+FEWEST = {"words": 3, "bpe": 256}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What decides the result, besides the text itself."""
+
+    name: str
+    tokens: str
+    vocab_size: int | None
+    end_of_line: bool
+
+    def described(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tokens": self.tokens,
+            "vocab_size": self.vocab_size,
+            "end_of_line": self.end_of_line,
+        }
+
+
+def make_options(name: str, tokens: str | None, vocab_size: int | None, end_of_line: bool | None) -> Options:
+    """Options with their defaults, checked."""
+    known = known_corpus(name)
+    tokens = known.tokens if tokens is None else tokens
+    if tokens not in TOKENS:
+        raise DataError(f"--tokens {tokens} is not known{nearest(tokens, TOKENS)}")
+    if vocab_size is None and tokens == "bpe":
+        vocab_size = BPE_SIZE
+    if vocab_size is not None:
+        if tokens not in FEWEST:
+            raise DataError(f"--vocab-size is for words and bpe; {tokens} need none")
+        if vocab_size < FEWEST[tokens]:
+            raise DataError(f"--vocab-size {vocab_size} is too small for {tokens}; take {FEWEST[tokens]} or more")
+    if end_of_line is False and tokens in ("bytes", "bpe"):
+        raise DataError(f"--no-end-of-line is for words and characters; {tokens} keep the text as it is")
+    return Options(name, tokens, vocab_size, end_of_line is not False)
+
+
+def prepare(
+    name: str,
+    out: Path,
+    source: Path | None = None,
+    tokens: str | None = None,
+    vocab_size: int | None = None,
+    end_of_line: bool | None = None,
+) -> Corpus:
+    """Make the corpus `name` in the folder `out`, or find that it is there already.
+
+    Without `source` it is downloaded (to the folder `downloads` beside `out`, where it stays for another time).
+    """
+    known, options = known_corpus(name), make_options(name, tokens, vocab_size, end_of_line)
+    if source is None and known.archive is None:
+        raise DataError(f"`{name}` has no address to download from; say where it is with --from PATH")
+    try:
+        if there_already(out, options.described()) and source is None:
+            return Corpus.open(out)
+        if source is None and known.archive is not None:
+            source = fetch(known.archive, out.parent / "downloads")
+        assert source is not None
+        with complete_or_absent(out) as (folder, scratch):
+            found = find_splits(known, source, scratch, options.tokens)
+            if there_already(out, options.described(), found):
+                return Corpus.open(out)
+            build(known, options, found, whole_archive(known, source), folder, source.name)
+    except OSError as error:
+        raise DataError(f"cannot read or write {error.filename or out}: {error.strerror}") from None
+    return Corpus.open(out)
+
+
+def whole_archive(known: Known, source: Path) -> bool:
+    """Whether the source is the very archive that this version knows: then all its files are right."""
+    return known.archive is not None and source.is_file() and mismatch(source, known.archive) is None
+
+
+def there_already(out: Path, wanted: dict[str, Any], found: Found | None = None) -> bool:
+    """Whether `out` holds just this corpus; refuse when it holds anything else."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    way_out = "choose another --out, or remove it first"
+    if not (out / DESCRIPTION).is_file():
+        raise DataError(f"{out} is there and holds no prepared corpus; {way_out}")
+    description = read_description(out)
+    for key, value in wanted.items():
+        if description.get(key) != value:
+            raise DataError(f"{out} holds a corpus with {key} = {description.get(key)}, not {value}; {way_out}")
+    if found is not None:
+        for split in SPLITS:
+            if description["splits"][split]["sha256"] != found.hashes[split]:
+                raise DataError(f"{out} holds a corpus made from another {split} text; {way_out}")
+    return True
+
+
+@contextmanager
+def complete_or_absent(out: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder to build in and a scratch folder; what was built becomes `out` if it is complete, else nothing stays."""
+    building = out.parent / f".{out.name}.{os.getpid()}.part"
+    scratch = out.parent / f".{out.name}.{os.getpid()}.scratch"
+    try:
+        for folder in (building, scratch):
+            folder.mkdir(parents=True)
+        yield building, scratch
+        if (building / DESCRIPTION).is_file():
+            if out.is_dir():
+                out.rmdir()  # it is empty, or `there_already` would have refused
+            os.rename(building, out)
+    finally:
+        for folder in (building, scratch):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(known: Known, options: Options, found: Found, whole: bool, folder: Path, source: str) -> None:
+    """Vocabulary and arrays, then corpus.json as the last file."""
+    vocabulary = make_vocabulary(known, options, found)
+    vocabulary.save(folder)
+    splits = {}
+    for split in SPLITS:
+        pieces = found.splits[split]
+        count = write_tokens(folder / f"{split}.npy", encoded(vocabulary, pieces, known, split), vocabulary.dtype)
+        splits[split] = {
+            "tokens": count,
+            "bytes": sum(map(len, byte_blocks(pieces, known.spaced))),
+            "sha256": found.hashes[split],
+            "checked": whole or found.checked[split],
+        }
+    description = {
+        "format": FORMAT,
+        **options.described(),
+        "vocabulary_size": vocabulary.size,
+        "dtype": str(vocabulary.dtype),
+        "splits": splits,
+        "source": source,
+        "licence": known.licence,
+    }
+    write_last(folder / DESCRIPTION, description)
+
+
+def make_vocabulary(known: Known, options: Options, found: Found) -> Vocabulary:
+    """Words and BPE are learned from the training text; characters are all that occur in any split."""
+    if options.tokens == "bytes":
+        return Bytes()
+    if options.tokens == "characters":
+        every = chain.from_iterable(texts(found.splits[split], known, f"count {split}") for split in SPLITS)
+        return Characters.from_texts(every, options.end_of_line)
+    train = texts(found.splits["train"], known, "count train", whole_lines=options.tokens == "words")
+    if options.tokens == "words":
+        return Words.from_texts(train, options.end_of_line, options.vocab_size)
+    assert options.vocab_size is not None
+    return BPE.from_texts(train, options.vocab_size)
+
+
+def texts(pieces: Sequence[Piece], known: Known, title: str, whole_lines: bool = False) -> Iterator[str]:
+    """The text of a split, with progress; `whole_lines` ends the last line where the file does not."""
+    text = "\n"
+    with byte_progress(title) as report:
+        for text in text_blocks(pieces, known.spaced, report):
+            yield text
+    if whole_lines and not text.endswith("\n"):
+        yield "\n"
+
+
+def encoded(vocabulary: Vocabulary, pieces: Sequence[Piece], known: Known, split: str) -> Iterator[Tokens]:
+    """The tokens of a split, block by block."""
+    title = f"encode {split}"
+    if isinstance(vocabulary, Bytes):  # no detour through text: any file will do
+        with byte_progress(title) as report:
+            for block in byte_blocks(pieces, known.spaced, report):
+                yield np.frombuffer(block, np.uint8)
+    else:
+        yield from vocabulary.encode_stream(texts(pieces, known, title, whole_lines=isinstance(vocabulary, Words)))
+
+
+def write_last(path: Path, description: dict[str, Any]) -> None:
+    """JSON that is on disk when this returns: the file that says the folder is complete."""
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(json.dumps(description, indent=1, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command, for whoever mounts it."""
+    add = parser.add_argument
+    add("corpus", help=f"one of {', '.join(KNOWN)}")
+    add("--from", dest="source", type=Path, metavar="PATH", help="a file, folder or archive instead of a download")
+    add("--out", type=Path, metavar="FOLDER", help="folder of the result (data/CORPUS)")
+    add("--tokens", metavar="KIND", help=f"{', '.join(TOKENS)} (what is usual for the corpus; your own: characters)")
+    add("--vocab-size", type=int, metavar="N", help=f"at most this many words, or BPE tokens (all words; {BPE_SIZE})")
+    add(
+        "--end-of-line",
+        action=argparse.BooleanOptionalAction,
+        help="a line's end is a token, <eos> for words, or not (it is)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prepare, and tell what came out."""
+    known = known_corpus(options.corpus)
+    out = options.out or default_folder(known, options.tokens, options.source)
+    new = not (out / DESCRIPTION).exists()
+    corpus = prepare(options.corpus, out, options.source, options.tokens, options.vocab_size, options.end_of_line)
+    print(summary(corpus) if new else f"{out} is there already: {summary(corpus)}")
+    return 0
+
+
+def default_folder(known: Known, tokens: str | None, source: Path | None) -> Path:
+    """data/ptb-char, data/wikitext-2-bpe where the tokens are not the usual ones, data/novel for your own novel.txt."""
+    name = known.name
+    if known.archive is None and source is not None:
+        name = source.resolve().name.partition(".")[0] or name
+    return Path("data") / (name if tokens in (None, known.tokens) else f"{name}-{tokens}")
+
+
+def summary(corpus: Corpus) -> str:
+    """The corpus in a sentence."""
+    about = corpus.description
+    counts = " / ".join(f"{len(corpus.split(split)):,}" for split in SPLITS)
+    unchecked = [split for split in SPLITS if not about["splits"][split]["checked"]]
+    doubt = f"; not checked against a known hash: {', '.join(unchecked)}" if unchecked and corpus.name != "text" else ""
+    return (
+        f"{corpus.name}: {counts} {about['tokens']} to train, validate and test, vocabulary {corpus.vocabulary.size:,} "
+        f"({about['dtype']}), licence: {about['licence']}{doubt}; the corpus is in {corpus.folder}"
+    )
