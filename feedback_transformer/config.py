@@ -62,6 +62,8 @@ class ModelConfig:
     position_slopes: tuple[float, ...] = documented(
         (), "adds a learned bias per head over distance, starting at -slope * distance; one slope a head"
     )
+    adaptive_span: bool = documented(False, "each head learns how far back it looks, up to memory_size")
+    span_ramp: int = documented(32, "R, the steps over which a span fades out")
     embedding_std: float = documented(1.0, "spread of the token embeddings at the start")
     scale_residuals: bool = documented(
         True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
@@ -79,7 +81,7 @@ class ModelConfig:
             object.__setattr__(self, "ff_dim", 4 * self.model_dim)
         _one_of(self, "core", CORES)
         _one_of(self, "norm", NORMS)
-        for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size"):
+        for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp"):
             _at_least(self, name, 1)
         for name in ("dropout", "embedding_dropout", "output_dropout"):
             _within(self, name, 0.0, 1.0)
@@ -121,6 +123,7 @@ class TrainConfig:
     warmup_steps: int = documented(100, "updates over which the rate rises from zero")
     schedule: str = documented("constant", "the rate after warm-up: constant, linear or cosine, down to zero")
     adam_beta2: float = documented(0.999, "Adam's second decay")
+    span_loss: float = documented(0.0, "what a step of adaptive span costs, added to the loss a layer")
     gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
     curriculum: tuple[str, ...] = documented(
         (), "easier tasks to begin with, each as task overrides, for example length=6; the task itself comes last"
@@ -142,7 +145,7 @@ class TrainConfig:
             _at_least(self, name, 1)
         for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience"):
             _at_least(self, name, 0)
-        for name in ("learning_rate", "gradient_clip", "checkpoint_seconds"):
+        for name in ("learning_rate", "span_loss", "gradient_clip", "checkpoint_seconds"):
             _at_least(self, name, 0.0)
         for name in ("bptt_warmup", "curriculum_deadline", "curriculum_gate"):
             _within(self, name, 0.0, 1.0, closed=True)

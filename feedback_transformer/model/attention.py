@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.kernels.dropout import keep_mask
+from feedback_transformer.model.adaptive_span import AdaptiveSpan, weigh
 from feedback_transformer.model.memory import Projection
 
 
@@ -57,11 +58,15 @@ def lowest(scores: Tensor) -> float:
     return torch.finfo(scores.dtype).min / 2
 
 
+def distances(steps: int, num_keys: int, device: torch.device) -> Tensor:
+    """[T, num_keys]: how many steps query t comes after key j, the last key being one before the last query."""
+    query = torch.arange(steps, device=device)[:, None]
+    return (num_keys - steps + 1) + query - torch.arange(num_keys, device=device)
+
+
 def visible(history: Tensor, num_keys: int) -> Tensor:
     """[B, 1, T, num_keys]: query t of a row sees the `history` [B, T] memories that exist before it."""
-    steps = history.shape[1]
-    query = torch.arange(steps, device=history.device)[:, None]
-    distance = (num_keys - steps + 1) + query - torch.arange(num_keys, device=history.device)
+    distance = distances(history.shape[1], num_keys, history.device)
     return ((distance >= 1) & (distance <= history[..., None])).unsqueeze(1)
 
 
@@ -84,13 +89,16 @@ class KeyValue(nn.Module):
 class Attention(nn.Module):
     """softmax((q . (k_j + p_j)) / sqrt(K) + b_j) v_j over the memories j that exist; zero where none does."""
 
-    def __init__(self, model_dim: int, num_heads: int, head_dim: int, dropout: float) -> None:
+    def __init__(
+        self, model_dim: int, num_heads: int, head_dim: int, dropout: float, span: AdaptiveSpan | None = None
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.scale = head_dim**-0.5
         self.to_query = nn.Linear(model_dim, num_heads * head_dim, bias=False)
         self.to_output = nn.Linear(num_heads * head_dim, model_dim, bias=False)
         self.dropout = Dropout(dropout)
+        self.span = span
 
     def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
         """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]
@@ -102,7 +110,11 @@ class Attention(nn.Module):
         scores = _add_product(position(query, keys.shape[-2]), query, keys.transpose(-1, -2))
         if history is not None:
             scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
-        mixed = self.dropout(torch.softmax(scores, dim=-1)) @ values
+        probabilities = torch.softmax(scores, dim=-1)
+        if self.span is not None:
+            mask = self.span.mask(distances(x.shape[1], keys.shape[-2], x.device))
+            probabilities = weigh(probabilities, mask.to(x.dtype))
+        mixed = self.dropout(probabilities) @ values
         if history is not None:
             # A row that sees nothing has spread its attention over hidden slots: its output is zero.
             mixed = mixed * (history > 0)[:, None, :, None]

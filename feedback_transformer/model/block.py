@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights
+from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
 
@@ -63,11 +64,11 @@ class Stack(nn.Module):
         dims = (config.model_dim, config.num_heads, config.head_dim)
         self.pre_norm = pre_norm = config.norm == "pre"
         self.num_heads, self.dropout = config.num_heads, config.dropout
-        self.num_memories = num_memories
+        self.num_memories, self.memory_size = num_memories, config.memory_size
         self.num_layers = config.num_layers
         self.blocks = nn.ModuleList(
             Block(
-                Attention(*dims, dropout=config.dropout),
+                Attention(*dims, dropout=config.dropout, span=self._span(config)),
                 FeedForward(config.model_dim, config.ff_dim, config.dropout),
                 config.model_dim,
                 pre_norm,
@@ -82,6 +83,20 @@ class Stack(nn.Module):
         self.final_norm = nn.LayerNorm(config.model_dim) if pre_norm else nn.Identity()
         if pre_norm and config.scale_residuals:
             self._scale_residuals()
+
+    @staticmethod
+    def _span(config: ModelConfig) -> AdaptiveSpan | None:
+        if not config.adaptive_span:
+            return None
+        return AdaptiveSpan(config.num_heads, config.memory_size, config.span_ramp)
+
+    def spans(self) -> list[AdaptiveSpan]:
+        """Of all layers; empty without adaptive spans."""
+        return [block.attention.span for block in self.blocks if block.attention.span is not None]  # type: ignore[union-attr, misc]
+
+    def reach(self) -> int:
+        """How many memories are worth looking at: the window, or the longest adaptive span."""
+        return max((span.reach() for span in self.spans()), default=self.memory_size)
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
@@ -105,7 +120,8 @@ class Stack(nn.Module):
         if state is None:
             state = MemoryState.empty(len(x), self.num_memories, like=x)
         if state.projected is None:
-            state = MemoryState(state.memory, state.length, self.project(state.memory))
+            seen = state.memory[:, :, max(0, state.memory.shape[2] - self.reach()) :]
+            state = MemoryState(state.memory, state.length, self.project(seen))
         assert state.projected is not None
         return state, state.projected
 

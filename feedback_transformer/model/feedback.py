@@ -53,7 +53,7 @@ class FeedbackTransformer(nn.Module):
         for index in range(self.config.num_layers):
             layers.append(self.stack.layer(index, layers[-1], projected, history))
         memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2)  # [B, N, 1, D]
-        state = state.append(memory, self.stack.project(memory), self.config.memory_size)
+        state = state.append(memory, self.stack.project(memory), self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(layers[-1]).squeeze(1), state
 
     def forward(

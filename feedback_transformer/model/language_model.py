@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,12 +10,36 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import check_name
+from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters, PlainHead
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.lstm import LSTM, LSTMState
 from feedback_transformer.model.memory import MemoryState
 from feedback_transformer.model.transformer import Transformer
 
 CORES: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer, "lstm": LSTM}
+
+
+NO_LABEL = -100  # positions at which nothing is asked; the value that cross_entropy leaves out
+
+
+def make_ends(
+    config: ModelConfig, vocab_size: int, output_size: int, tie_weights: bool, cutoffs: Sequence[int]
+) -> tuple[nn.Module, nn.Module]:
+    """The embedding and the head, plain, or adaptive where there are cutoffs."""
+    if (tie_weights or cutoffs) and output_size != vocab_size:
+        raise ConfigError(
+            f"tie_weights and cutoffs need as many outputs as inputs, but output_size = {output_size} and "
+            f"vocab_size = {vocab_size}"
+        )
+    if cutoffs:
+        clusters = Clusters(vocab_size, config.model_dim, cutoffs, config.embedding_std)
+        own = clusters if tie_weights else Clusters(vocab_size, config.model_dim, cutoffs, config.model_dim**-0.5)
+        return AdaptiveInput(clusters), AdaptiveHead(own, config.model_dim)
+    embedding, head = nn.Embedding(vocab_size, config.model_dim), PlainHead(config.model_dim, output_size)
+    nn.init.normal_(embedding.weight, std=config.embedding_std)
+    if tie_weights:
+        head.weight = embedding.weight
+    return embedding, head
 
 
 class LanguageModel(nn.Module):
@@ -33,6 +58,7 @@ class LanguageModel(nn.Module):
         vocab_size: int,
         output_size: int | None = None,
         tie_weights: bool = False,
+        cutoffs: Sequence[int] = (),
         engine: str = "auto",
     ) -> None:
         super().__init__()
@@ -44,18 +70,10 @@ class LanguageModel(nn.Module):
         if isinstance(self.core, FeedbackTransformer):
             check_name(engine)
             self.core.engine = engine
-        self.embedding = nn.Embedding(vocab_size, config.model_dim)
-        nn.init.normal_(self.embedding.weight, std=config.embedding_std)
+        self.vocab_size = vocab_size
+        self.embedding, self.head = make_ends(config, vocab_size, output_size, tie_weights, cutoffs)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.output_dropout = nn.Dropout(config.output_dropout)
-        self.head = nn.Linear(config.model_dim, output_size)
-        if tie_weights:
-            if output_size != vocab_size:
-                raise ConfigError(
-                    f"tie_weights needs as many outputs as inputs, but output_size = {output_size} and "
-                    f"vocab_size = {vocab_size}"
-                )
-            self.head.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
         """A block: tokens [B, T] -> logits [B, T, V]. Rows where reset [B, T] is true begin anew before that step."""
@@ -67,12 +85,21 @@ class LanguageModel(nn.Module):
         y, state = self.core.step(self._embed(tokens), state)  # type: ignore[operator]
         return self.head(self.output_dropout(y)), state
 
+    def losses(self, tokens: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Negative log-likelihoods of labels [B, T], flat [n], where they are not NO_LABEL.
+
+        The same as from the logits, but an adaptive softmax computes only what it needs.
+        """
+        y, state = self.core(self._embed(tokens), state)
+        asked = labels != NO_LABEL
+        return self.head.losses(self.output_dropout(y[asked]), labels[asked]), state  # type: ignore[operator]
+
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:
         """The state whose `tensors()` these are."""
         return (LSTMState if self.config.core == "lstm" else MemoryState).from_tensors(tensors)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        size = self.embedding.num_embeddings
+        size = self.vocab_size
         # On an accelerator the look would wait for the device; there the data's own checks must do.
         if tokens.device.type == "cpu" and tokens.numel():
             low, high = (int(bound) for bound in torch.aminmax(tokens))

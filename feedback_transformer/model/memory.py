@@ -139,16 +139,22 @@ class MemoryState:
         """What the native engine remembers, which keeps the projections to itself."""
         return cls(stream.memory.unsqueeze(1), stream.length, None, stream)
 
-    def append(self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int) -> MemoryState:
-        """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out."""
-        past, new = [self.memory], [memory]
+    def append(
+        self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int, reach: int | None = None
+    ) -> MemoryState:
+        """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out.
+
+        Of the projections only the newest `reach` are kept, where adaptive spans look no further.
+        """
+        past, new, windows = [self.memory], [memory], [window]
         if projected is not None and self.projected is not None:
             past, new = past + _flat(self.projected), new + _flat(projected)
+            windows += [reach or window] * (len(past) - 1)
         length = (self.length + memory.shape[2]).clamp(max=window)
         if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            room, joined = None, [_join(old, added, window) for old, added in zip(past, new, strict=True)]
+            room, joined = None, [_join(*parts) for parts in zip(past, new, windows, strict=True)]
         else:
-            room, joined = _join_in_place(self.room if isinstance(self.room, Room) else None, past, new, window)
+            room, joined = _join_in_place(self.room if isinstance(self.room, Room) else None, past, new, windows)
         pairs = tuple(zip(joined[1::2], joined[2::2], strict=True)) or None
         return MemoryState(joined[0], length, pairs, room)
 
@@ -206,21 +212,25 @@ def _flat(projected: tuple[Projection, ...]) -> list[Tensor]:
     return [tensor for pair in projected for tensor in pair]
 
 
-def _join_in_place(room: Room | None, past: list[Tensor], new: list[Tensor], window: int) -> tuple[Room, list[Tensor]]:
-    """`_join` without gradients: copies once in `window` steps."""
+def _join_in_place(
+    room: Room | None, past: list[Tensor], new: list[Tensor], windows: list[int]
+) -> tuple[Room, list[Tensor]]:
+    """`_join` without gradients: copies once in a window's steps."""
     slots, steps = past[0].shape[-2], new[0].shape[-2]
     if room is None or not room.fits(new):
-        buffers = [old.new_empty(*old.shape[:-2], slots + steps + window, old.shape[-1]) for old in past]
+        size = slots + steps + windows[0]
+        buffers = [old.new_empty(*old.shape[:-2], size, old.shape[-1]) for old in past]
         for buffer, old in zip(buffers, past, strict=True):
-            buffer[..., :slots, :] = old
+            buffer[..., slots - old.shape[-2] : slots, :] = old
         room = Room(buffers, slots, [slots])
     end = room.end + steps
     room.written[0] = end
-    first = end - min(window, slots + steps)
-    for buffer, added in zip(room.buffers, new, strict=True):
+    joined = []
+    for buffer, old, added, window in zip(room.buffers, past, new, windows, strict=True):
         # Past autograd's count of changes: what a graph may have saved of this buffer does not change.
         buffer.data[..., room.end : end, :] = added
-    return Room(room.buffers, end, room.written), [buffer[..., first:end, :] for buffer in room.buffers]
+        joined.append(buffer[..., end - min(window, old.shape[-2] + steps) : end, :])
+    return Room(room.buffers, end, room.written), joined
 
 
 def _join(past: Tensor, new: Tensor, window: int) -> Tensor:

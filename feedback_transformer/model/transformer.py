@@ -52,9 +52,8 @@ class Transformer(nn.Module):
         if reset is not None:
             state = state.forget(reset)
         # Steps go on with their keys and values; the next block computes its own, with the weights of then.
-        state = state.append(
-            torch.stack(inputs, dim=1), tuple(projected) if steps == 1 else None, self.config.memory_size
-        )
+        kept = tuple(projected) if steps == 1 else None
+        state = state.append(torch.stack(inputs, dim=1), kept, self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(x), state
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer import ModelConfig
+from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.language_model import CORES
 
 BASE = ModelConfig(num_layers=3, model_dim=12, num_heads=2, memory_size=5)
@@ -30,6 +31,9 @@ VARIANTS = {
     f"feedback-{memory}": {"core": "feedback", "memory": memory}
     for memory in ("top", "layer:0", "layer:1", "average", "recurrent", "previous-layer")
 }
+# Spans that have been learned: some heads look near, some far, and less far than the window.
+VARIANTS["feedback-spans"] = {"core": "feedback", "adaptive_span": True, "span_ramp": 2}
+VARIANTS["transformer-spans"] = {"core": "transformer", "adaptive_span": True, "span_ramp": 2}
 VARIANTS["lstm"] = {"core": "lstm"}
 
 
@@ -45,6 +49,9 @@ def make_core(device: torch.device, **fields: Any) -> nn.Module:
 def randomize(module: nn.Module) -> None:
     for parameter in module.parameters():
         parameter.add_(0.3 * torch.randn_like(parameter))
+    for part in module.modules():
+        if isinstance(part, AdaptiveSpan):
+            part.extent.uniform_(0, 0.6)
 
 
 def inputs(device: torch.device, batch: int = 3, steps: int = 13, dim: int = 12) -> Tensor:

@@ -1,0 +1,51 @@
+"""Adaptive attention span (Sukhbaatar et al. 2019): each head learns how far back it looks.
+
+A memory d steps back (d from 1) is weighted by
+
+    span(d) = clamp((z S + R + 1 - d) / R, 0, 1)            z in [0, 1], learned; R the ramp
+
+before the probabilities are renormalised, and looking far costs: the loss gets  coefficient * mean(z) * S  a layer.
+Beyond the longest span nothing is computed at all, which is what makes short spans cheap.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+STRIDE = 64  # the attended window grows and shrinks in these steps, so that its shape seldom changes
+TINY = 1e-8  # keeps the renormalisation finite where every probability has been masked away
+
+
+class AdaptiveSpan(nn.Module):
+    """The spans of one layer's heads."""
+
+    def __init__(self, num_heads: int, memory_size: int, ramp: int) -> None:
+        super().__init__()
+        self.memory_size, self.ramp = memory_size, ramp
+        self.extent = nn.Parameter(torch.zeros(num_heads))  # z
+
+    def mask(self, distance: Tensor) -> Tensor:
+        """distance [..] in steps back -> the weight of such memories for each head [H, ..]"""
+        longest = self.extent.view(-1, *[1] * distance.dim()) * self.memory_size + self.ramp + 1
+        return ((longest - distance) / self.ramp).clamp(0, 1)
+
+    def reach(self) -> int:
+        """How many steps back the farthest-looking head sees, in whole strides; at most the window."""
+        farthest = float(self.extent.detach().max()) * self.memory_size + self.ramp
+        return min(self.memory_size, -int(-farthest // STRIDE) * STRIDE)
+
+    def penalty(self) -> Tensor:
+        """mean(z) * S, to be multiplied by the coefficient and added to the loss."""
+        return self.extent.mean() * self.memory_size
+
+    @torch.no_grad()
+    def clamp_(self) -> None:
+        """Back into [0, 1], after every update."""
+        self.extent.clamp_(0, 1)
+
+
+def weigh(probabilities: Tensor, mask: Tensor) -> Tensor:
+    """probabilities [B, H, T, M], mask [H, T, M]: masked and renormalised"""
+    masked = probabilities * mask
+    return masked / (masked.sum(dim=-1, keepdim=True) + TINY)

@@ -1,0 +1,116 @@
+"""From tokens to vectors and back: plain embedding and output layer, or adaptive ones for large vocabularies.
+
+Adaptive input (Baevski & Auli 2018) and adaptive softmax (Grave et al. 2017): symbols are sorted by frequency and cut
+into clusters; a rarer cluster has narrower embeddings, each widened to D by a projection of its own. Cluster i holds
+symbols cutoffs[i-1] .. cutoffs[i] with embeddings of width D / 4^i. With tied weights the same embeddings and
+projections serve input and output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from feedback_transformer.config import ConfigError
+
+NARROWING = 4
+
+
+class Clusters(nn.Module):
+    """The embeddings [symbols of a cluster, D / 4^i] and, for all but the first cluster, their projections to D."""
+
+    def __init__(self, size: int, model_dim: int, cutoffs: Sequence[int], std: float) -> None:
+        super().__init__()
+        bounds = [0, *cutoffs, size]
+        if any(low >= high for low, high in pairwise(bounds)):
+            raise ConfigError(f"cutoffs = {tuple(cutoffs)} must rise from above 0 to below the vocabulary of {size}")
+        self.bounds = bounds
+        widths = [max(1, model_dim // NARROWING**i) for i in range(len(bounds) - 1)]
+        self.embeddings = nn.ParameterList(
+            nn.Parameter(torch.randn(high - low, width) * std)
+            for (low, high), width in zip(pairwise(bounds), widths, strict=True)
+        )
+        self.projections = nn.ModuleList(nn.Linear(width, model_dim, bias=False) for width in widths[1:])
+
+    @property
+    def size(self) -> int:
+        return self.bounds[-1]
+
+
+class AdaptiveInput(nn.Module):
+    """tokens [..] -> vectors [.., D]"""
+
+    def __init__(self, clusters: Clusters) -> None:
+        super().__init__()
+        self.clusters = clusters
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        clusters = self.clusters
+        first = clusters.embeddings[0]
+        inside = tokens < clusters.bounds[1]
+        vectors = F.embedding(torch.where(inside, tokens, 0), first) * inside.unsqueeze(-1)
+        for index, projection in enumerate(clusters.projections, start=1):
+            low, high = clusters.bounds[index : index + 2]
+            chosen = ((tokens >= low) & (tokens < high)).nonzero(as_tuple=True)
+            widened = projection(F.embedding(tokens[chosen] - low, clusters.embeddings[index]))
+            vectors = vectors.index_put(chosen, widened)
+        return vectors
+
+
+class PlainHead(nn.Linear):
+    """One logit a symbol."""
+
+    def losses(self, y: Tensor, labels: Tensor) -> Tensor:
+        """y [n, D], labels [n] -> negative log-likelihoods [n]"""
+        return F.cross_entropy(self(y), labels, reduction="none")
+
+
+class AdaptiveHead(nn.Module):
+    """The first cluster's symbols and one entry for each rarer cluster share a softmax; each of those has its own.
+
+    log p(symbol) = log p(cluster) + log p(symbol | cluster)
+    """
+
+    def __init__(self, clusters: Clusters, model_dim: int) -> None:
+        super().__init__()
+        self.clusters = clusters
+        self.entries = nn.Linear(model_dim, len(clusters.projections), bias=False)
+        self.bias = nn.Parameter(torch.zeros(clusters.bounds[1] + len(clusters.projections)))
+
+    def forward(self, y: Tensor) -> Tensor:
+        """y [.., D] -> log-probabilities of all symbols [.., V]"""
+        head, first = self._head(y), self.clusters.bounds[1]
+        parts = [head[..., :first]]
+        for index in range(1, len(self.clusters.embeddings)):
+            entry = head[..., first + index - 1 : first + index]
+            parts.append(entry + F.log_softmax(self._inside(index, y), dim=-1))
+        return torch.cat(parts, dim=-1)
+
+    def losses(self, y: Tensor, labels: Tensor) -> Tensor:
+        """y [n, D], labels [n] -> negative log-likelihoods [n]; a rare cluster is computed only where it is asked for."""
+        first = self.clusters.bounds[1]
+        cluster = torch.bucketize(labels, torch.tensor(self.clusters.bounds[1:-1], device=labels.device), right=True)
+        target = torch.where(cluster == 0, labels, first + cluster - 1)
+        losses = -self._head(y).gather(1, target[:, None]).squeeze(1)
+        for index in range(1, len(self.clusters.embeddings)):
+            (rows,) = (cluster == index).nonzero(as_tuple=True)
+            inside = F.cross_entropy(
+                self._inside(index, y[rows]), labels[rows] - self.clusters.bounds[index], reduction="none"
+            )
+            losses = losses.index_add(0, rows, inside)
+        return losses
+
+    def _head(self, y: Tensor) -> Tensor:
+        """Log-probabilities of the first cluster's symbols and of the other clusters."""
+        weight = torch.cat([self.clusters.embeddings[0], self.entries.weight])
+        return F.log_softmax(F.linear(y, weight, self.bias), dim=-1)
+
+    def _inside(self, index: int, y: Tensor) -> Tensor:
+        """Logits of the symbols inside a rarer cluster: y -> its narrow width -> its symbols."""
+        projection: nn.Linear = self.clusters.projections[index - 1]  # type: ignore[assignment]
+        narrow = F.linear(y, projection.weight.t())
+        return F.linear(narrow, self.clusters.embeddings[index])
