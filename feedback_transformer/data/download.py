@@ -137,6 +137,10 @@ def _receive(response: Any, part: Path, start: int, size: int | None, report: Re
     """Write what comes behind the first `start` bytes of `part`, and see that nothing is missing."""
     length = response.headers.get("Content-Length", "")
     total = start + int(length) if length.isdigit() else size
+    if total is not None and size is not None and total != size:
+        raise _AddressError(
+            f"{response.url} gave another file than the one this version knows ({total:,} bytes, not {size:,})"
+        )
     with open(part, "ab" if start else "wb") as file:
         done = start
         while block := response.read(CHUNK):
@@ -144,7 +148,7 @@ def _receive(response: Any, part: Path, start: int, size: int | None, report: Re
             done += len(block)
             report(done, total)
             if size is not None and done > size:
-                break  # more than the file has: `mismatch` says so
+                return  # more than the file has: `mismatch` says so
         file.flush()
         os.fsync(file.fileno())
     if total is not None and done < total:

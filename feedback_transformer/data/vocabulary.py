@@ -196,8 +196,13 @@ class Words(Vocabulary):
             yield np.fromiter(map(self._numbers.__getitem__, words), self.dtype, count=len(words))
 
     def _text(self, numbers: NDArray[np.int64]) -> str:
-        text = " ".join(self.words[number] for number in numbers.tolist())
-        return text.replace(f" {END_OF_LINE} ", "\n").replace(f" {END_OF_LINE}", "\n").replace(f"{END_OF_LINE} ", "\n")
+        parts: list[str] = []
+        for word in map(self.words.__getitem__, numbers.tolist()):
+            ends = word == END_OF_LINE
+            if parts and not ends and parts[-1] != "\n":
+                parts.append(" ")
+            parts.append("\n" if ends else word)
+        return "".join(parts)
 
     def _content(self) -> dict[str, Any]:
         return {"end_of_line": self.end_of_line, "words": self.words}
