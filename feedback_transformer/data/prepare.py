@@ -99,7 +99,7 @@ def prepare(
                 return Corpus.open(out)
             build(known, options, found, whole_archive(known, source), folder, source.name)
     except OSError as error:
-        raise DataError(f"cannot read or write {error.filename or out}: {error.strerror}") from None
+        raise DataError(f"cannot read or write {error.filename or out}: {error.strerror or error}") from None
     return Corpus.open(out)
 
 

@@ -228,16 +228,16 @@ def boundary(pieces: Sequence[Piece], position: int, tokens: str) -> int:
     """
     if tokens == "bytes":
         return position
-    total = sum(len(piece) for piece in pieces)
-    ahead = b"".join(b for piece in stretch(pieces, position, min(position + WINDOW, total)) for b in piece.blocks())
+    before = max(position - 1, 0)  # a line that ends just there need not be followed by another
+    near = b"".join(block for piece in stretch(pieces, before, position + WINDOW) for block in piece.blocks())
     if tokens in ("words", "bpe"):
         for mark in (b"\n", b" "):
-            if mark in ahead:
-                return position + ahead.index(mark) + 1
-    inside = 0
-    while inside < len(ahead) and ahead[inside] & 0xC0 == 0x80:
+            if mark in near:
+                return before + near.index(mark) + 1
+    inside = position - before
+    while inside < len(near) and near[inside] & 0xC0 == 0x80:
         inside += 1
-    return position + inside
+    return before + inside
 
 
 def stretch(pieces: Sequence[Piece], start: int, stop: int) -> Pieces:

@@ -29,13 +29,14 @@ def text_blocks(pieces: Sequence[Piece], spaced: bool = False, report: Report = 
     """The characters of a split; bytes that are not UTF-8 are an error that tells where they are."""
     total, done = sum(len(piece) for piece in pieces), 0
     for piece in pieces:
-        for text in _decoded(piece):
-            done += len(text)
-            report(done, max(total, done))
+        for text, used in _decoded(piece):
+            done += used
+            report(done, total)
             yield text.replace(" ", "").replace("_", " ") if spaced else text
 
 
-def _decoded(piece: Piece) -> Iterator[str]:
+def _decoded(piece: Piece) -> Iterator[tuple[str, int]]:
+    """Text, and of how many bytes it was made."""
     position = piece.start  # in the file, of the first byte of `block`
     rest = b""
     for block in piece.blocks():
@@ -43,7 +44,7 @@ def _decoded(piece: Piece) -> Iterator[str]:
         text, used = _decode(block, position, piece, final=False)
         rest, first = block[used:], position == 0
         position += used
-        yield text.removeprefix(BYTE_ORDER_MARK) if first else text
+        yield (text.removeprefix(BYTE_ORDER_MARK) if first else text), used
     _decode(rest, position, piece, final=True)
 
 

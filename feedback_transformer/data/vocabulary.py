@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +73,7 @@ class Vocabulary(ABC):
 
     def save(self, folder: Path) -> None:
         content = {"format": FORMAT, "kind": self.kind, **self._content()}
-        (folder / self.file).write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        (folder / self.file).write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 class Bytes(Vocabulary):
@@ -179,13 +180,14 @@ class Words(Vocabulary):
         for words in _split(texts, end_of_line):
             counts.update(words)
         special = [UNKNOWN, END_OF_LINE] if end_of_line else [UNKNOWN]
-        ranked = sorted(counts.keys() - special, key=lambda word: (-counts[word], word))
+        ranked = sorted(sorted(counts.keys() - special), key=counts.__getitem__, reverse=True)  # a stable sort
         if limit is not None and len(ranked) + len(special) > limit:
             rare = ranked[limit - len(special) :]
             ranked = ranked[: limit - len(special)]
             counts[UNKNOWN] += sum(counts[word] for word in rare)
-        chosen = sorted([*ranked, *special], key=lambda word: (-counts[word], word))
-        return cls(chosen, end_of_line)
+        for word in special:
+            insort(ranked, word, key=lambda word: (-counts[word], word))
+        return cls(ranked, end_of_line)
 
     @property
     def size(self) -> int:

@@ -76,6 +76,12 @@ def test_a_cut_never_falls_into_a_character(tmp_path: Path, length: int) -> None
     assert text_of(prepare("text", tmp_path / "out", tmp_path / "euros.txt")) == "x" * (length % 3) + text
 
 
+def test_a_cut_that_falls_on_the_end_of_a_line_stays_there(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("123 567 9\n" * 100)
+    corpus = prepare("text", tmp_path / "out", tmp_path / "a.txt", "words")
+    assert [len(corpus.split(split)) for split in SPLITS] == [360, 20, 20]
+
+
 def test_words_in_one_long_line_are_not_cut_in_two(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("wonderful " * 100)
     corpus = prepare("text", tmp_path / "out", tmp_path / "a.txt", "words", end_of_line=False)
