@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import lzma
 import os
 import tarfile
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -124,8 +126,10 @@ def test_archives_give_the_same_tokens_as_folders(tmp_path: Path) -> None:
 
 
 def test_a_compressed_file_is_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(long_text().encode()))
-    assert text_of(prepare("text", tmp_path / "out", tmp_path / "a.txt.xz")) == long_text()
+    for suffix, compress in ((".xz", lzma.compress), (".gz", gzip.compress)):
+        path = tmp_path / f"a.txt{suffix}"
+        path.write_bytes(compress(long_text().encode()))
+        assert text_of(prepare("text", tmp_path / f"out{suffix}", path)) == long_text()
 
 
 @pytest.mark.parametrize(
@@ -218,6 +222,18 @@ def test_a_whole_file_is_cut_by_its_shares(tmp_path: Path, monkeypatch: pytest.M
     corpus = prepare("noise", tmp_path / "out", tmp_path)
     assert [len(corpus.split(split)) for split in SPLITS] == [900, 50, 50]
     assert corpus.valid.tobytes() == content[900:950]
+
+
+@pytest.mark.parametrize("tokens", ["characters", "bytes", "words"])
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, tokens: str) -> None:
+    peaks = []
+    for megabytes in (10, 30):
+        (tmp_path / "a.txt").write_bytes((b"long-winded" * 9 + b"\n") * (megabytes * 10_000))
+        tracemalloc.start()
+        prepare("text", tmp_path / f"out{megabytes}", tmp_path / "a.txt", tokens)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0]
 
 
 # ----------------------------------------------------------------------------------------- mistakes, sentences
@@ -385,6 +401,14 @@ def test_the_command_tells_counts_and_folder(
     assert "data/novel-words is there already" in capsys.readouterr().out
     assert main(["prepare", "text", "--from", "novel", "--tokens", "words", "--no-end-of-line"]) == 2
     assert "end_of_line = True, not False" in capsys.readouterr().err
+
+
+def test_the_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["prepare", "--help"])
+    said = capsys.readouterr().out
+    assert all(name in said for name in KNOWN)
+    assert "feedback-transformer prepare text --from novels/" in said
 
 
 @pytest.mark.parametrize(
