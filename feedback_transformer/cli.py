@@ -23,9 +23,10 @@ from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.training.checkpoint import CheckpointError
-from feedback_transformer.training.progress import terminal_reporter
-from feedback_transformer.training.run import RunConfig, derive_seed
-from feedback_transformer.training.supervised import DivergedError, StoppedError, load_run, score, train
+from feedback_transformer.training.progress import show_score, terminal_reporter
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.stopping import StoppedError
+from feedback_transformer.training.supervised import DivergedError, load_run, score, train
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -200,7 +201,7 @@ def run_train(options: argparse.Namespace) -> int:
     except StoppedError as stopped:
         print(f"{stopped}. To go on: feedback-transformer train --resume {folder}", file=sys.stderr)
         return INTERRUPTED
-    scores = ", ".join(f"{name} {value:.2%}" for name, value in record["test"].items())
+    scores = ", ".join(show_score(name, value) for name, value in record["test"].items())
     cost = f"{record['tokens']:,} tokens, {record['wall_seconds']:.0f} s"
     print(f"{title}: test {scores} ({cost}); the run is in {folder}")
     return 0
@@ -244,20 +245,21 @@ def run_evaluate(options: argparse.Namespace) -> int:
     misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
     if misfit:
         raise ConfigError(f"{options.checkpoint} cannot be evaluated so: {misfit[0]}; only task fields can be set")
-    if (changed.task.inputs, changed.task.outputs) != (run.task.inputs, run.task.outputs):
+    task, own = changed.task, run.task
+    if (task.input_size, task.output_size) != (own.input_size, own.output_size):
         raise ConfigError(
-            f"{options.checkpoint} has {len(run.task.inputs)} input and {len(run.task.outputs)} output symbols, this "
-            f"task {len(changed.task.inputs)} and {len(changed.task.outputs)}; leave the fields that set them alone"
+            f"{options.checkpoint} has {own.input_size} input and {own.output_size} output symbols, this task "
+            f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
         )
     count = options.episodes if options.episodes is not None else run.train.test_episodes
     if count < 1:
         raise ConfigError(f"--episodes = {count} must be 1 or more")
-    seed = derive_seed(run.seed if options.seed is None else options.seed, "test")
-    scores = score(model, changed, changed.task.held_out().episodes(count, seed), torch.device(device))
+    seed = run.seed if options.seed is None else options.seed
+    scores = score(model, changed, task.evaluation("test", count, seed), torch.device(device))
     if options.json:
         print(json.dumps(scores))
     else:
-        print(f"{run.task_name} {run.model.core}: " + ", ".join(f"{n} {v:.2%}" for n, v in scores.items()))
+        print(f"{run.task_name} {run.model.core}: " + ", ".join(show_score(*item) for item in scores.items()))
     return 0
 
 

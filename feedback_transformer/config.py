@@ -64,6 +64,10 @@ class ModelConfig:
     )
     adaptive_span: bool = documented(False, "each head learns how far back it looks, up to memory_size")
     span_ramp: int = documented(32, "R, the steps over which a span fades out")
+    tie_weights: bool = documented(False, "a language model's output layer uses the embeddings' weights")
+    cutoffs: tuple[int, ...] = documented(
+        (), "adaptive input and softmax: where the frequency-sorted vocabulary is cut into ever narrower clusters"
+    )
     embedding_std: float = documented(1.0, "spread of the token embeddings at the start")
     scale_residuals: bool = documented(
         True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
@@ -116,6 +120,7 @@ class TrainConfig:
     steps: int = documented(1000, "number of updates")
     finetune_steps: int = documented(0, "updates added at the end at a tenth of the rate")
     batch_size: int = documented(32, "B, the number of lanes that run side by side")
+    accumulate: int = documented(1, "compute an update in so many parts of the batch, to need less memory")
     bptt: int = documented(64, "T, steps of a block: gradients reach back this far")
     bptt_start: int = documented(0, "block length until bptt_warmup is over; 0 means bptt from the start")
     bptt_warmup: float = documented(0.5, "the part of the steps that run with bptt_start")
@@ -141,6 +146,10 @@ class TrainConfig:
     patience: int = documented(0, "stop after this many evaluations without a better one; 0 means never")
 
     def __post_init__(self) -> None:
+        if self.accumulate < 1 or self.batch_size % self.accumulate:
+            raise ConfigError(
+                f"TrainConfig.accumulate = {self.accumulate} must be 1 or more and divide batch_size {self.batch_size}"
+            )
         for name in ("steps", "batch_size", "bptt", "eval_every", "validation_episodes", "test_episodes"):
             _at_least(self, name, 1)
         for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience"):

@@ -10,19 +10,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
-from feedback_transformer.tasks import TASKS, make_task
+from feedback_transformer.tasks import CORPORA, TASKS, make_task
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
     "smoke": "seconds; checks that everything runs, learns nothing",
     "laptop": "reduced: minutes to an hour on one core",
     "paper": "the published hyperparameters",
+    "paper-small": "the same, of the smaller model (wikitext-103 only)",
 }
 
-# The columns of the paper's table. Their parameter counts (3.2M, 10.7M, 77M) are those of unshared keys and values.
+# The columns of the paper's table. Their parameter counts (3.2M, 10.7M, 77M, 44M, 139M) are those of unshared keys and
+# values, and for WikiText-103 of tied adaptive inputs and outputs with these cutoffs.
+WORD_CUTOFFS = (20_000, 40_000, 200_000)
 PAPER_MODELS = {
     "toy": ModelConfig(num_layers=4, model_dim=256, num_heads=4, memory_size=100, shared_kv=False, dropout=0.2),
-    "char-ptb": ModelConfig(num_layers=6, model_dim=384, num_heads=4, memory_size=512, shared_kv=False, dropout=0.5),
+    "ptb-char": ModelConfig(num_layers=6, model_dim=384, num_heads=4, memory_size=512, shared_kv=False, dropout=0.5),
     "enwik8": ModelConfig(
         num_layers=12,
         model_dim=512,
@@ -30,23 +33,87 @@ PAPER_MODELS = {
         head_dim=128,
         ff_dim=8 * 512,
         memory_size=8192,
+        adaptive_span=True,
         shared_kv=False,
         dropout=0.5,
+    ),
+    "wikitext-103-small": ModelConfig(
+        num_layers=4,
+        model_dim=512,
+        num_heads=8,
+        head_dim=128,
+        ff_dim=8 * 512,
+        memory_size=512,
+        shared_kv=False,
+        dropout=0.1,
+        embedding_dropout=0.1,
+        output_dropout=0.1,
+        tie_weights=True,
+        cutoffs=WORD_CUTOFFS,
+    ),
+    "wikitext-103": ModelConfig(
+        num_layers=8,
+        model_dim=1024,
+        num_heads=8,
+        memory_size=2048,
+        adaptive_span=True,
+        shared_kv=False,
+        dropout=0.3,
+        embedding_dropout=0.2,
+        output_dropout=0.2,
+        tie_weights=True,
+        cutoffs=WORD_CUTOFFS,
     ),
 }
 
 # The paper gives no number of updates for the toy tasks; these are the ones it gives for char-PTB.
-PAPER_TRAIN = TrainConfig(
-    steps=15_000,
-    finetune_steps=1_000,
-    batch_size=512,
-    bptt=64,
-    learning_rate=1e-4,
-    warmup_steps=1_000,
-    gradient_clip=0.1,
-    train_episodes=10_000,
-    eval_every=250,
-)
+PAPER_TRAIN = {
+    "toy": TrainConfig(
+        steps=15_000,
+        finetune_steps=1_000,
+        batch_size=512,
+        bptt=64,
+        learning_rate=1e-4,
+        warmup_steps=1_000,
+        gradient_clip=0.1,
+        train_episodes=10_000,
+        eval_every=250,
+    ),
+    "ptb-char": TrainConfig(
+        steps=15_000,
+        finetune_steps=1_000,
+        batch_size=2048,
+        bptt=128,
+        learning_rate=1.5e-3,
+        warmup_steps=1_000,
+        gradient_clip=1.0,
+        eval_every=100,
+        patience=10,
+    ),
+    "enwik8": TrainConfig(
+        steps=100_000,
+        finetune_steps=10_000,
+        batch_size=1024,
+        bptt=128,
+        bptt_start=64,
+        learning_rate=1.5e-3,
+        warmup_steps=8_000,
+        gradient_clip=0.1,
+        span_loss=5e-7,
+        eval_every=1_000,
+    ),
+    "wikitext-103": TrainConfig(
+        steps=200_000,
+        finetune_steps=10_000,
+        batch_size=512,
+        bptt=256,
+        learning_rate=7e-4,
+        warmup_steps=8_000,
+        gradient_clip=0.1,
+        span_loss=1e-5,
+        eval_every=2_000,
+    ),
+}
 
 # What a model must be able to look back on: a whole string and its answer.
 PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
@@ -125,6 +192,25 @@ for name in ("algorithmic-3", "algorithmic-5"):
     )
 
 
+# Reduced language models: a few minutes to an hour on one core.
+LAPTOP_LANGUAGE_MODEL = ModelConfig(num_layers=4, model_dim=128, num_heads=4, memory_size=128, dropout=0.1)
+LAPTOP_LANGUAGE_TRAIN = TrainConfig(
+    steps=4_000,
+    batch_size=32,
+    bptt=64,
+    bptt_start=32,
+    learning_rate=2e-3,
+    warmup_steps=200,
+    schedule="linear",
+    gradient_clip=1.0,
+    eval_every=400,
+)
+WORDS = ("wikitext-2", "wikitext-103")
+for name in CORPORA:
+    ends = {"tie_weights": True, "cutoffs": (2_000, 10_000), "embedding_std": 0.2} if name in WORDS else {}
+    LAPTOP[name] = (replace(LAPTOP_LANGUAGE_MODEL, **ends), LAPTOP_LANGUAGE_TRAIN)  # type: ignore[arg-type]
+
+
 def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: int = 0) -> RunConfig:
     """A run of that task at that scale.
 
@@ -134,29 +220,45 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
     task = make_task(task_name)
     if scale not in SCALES:
         raise ConfigError(f"there is no preset {scale!r}{nearest(scale, SCALES)}")
-    if scale == "paper":
-        window = PAPER_WINDOWS.get(task_name, PAPER_MODELS["toy"].memory_size)
-        model, train = replace(PAPER_MODELS["toy"], memory_size=window), PAPER_TRAIN
+    if scale.startswith("paper"):
+        model, train = paper(task_name, scale)
     else:
         model, train = LAPTOP[task_name]
     if scale == "smoke":
-        model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size))
+        model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
-        train = replace(
-            train,
-            steps=20,
-            batch_size=8,
-            bptt=8,
-            bptt_start=0,
-            eval_every=10,
-            curriculum=(),
-            validation_episodes=8,
-            test_episodes=8,
-            warmup_steps=5,
-        )
+        train = replace(train, **SMOKE_TRAIN)  # type: ignore[arg-type]
     return RunConfig(task_name, task, replace(model, core=core), train, seed)
 
 
-SMOKE_TASKS = {name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse")}
+def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
+    """Model and training as published."""
+    if scale == "paper-small":
+        if task_name != "wikitext-103":
+            raise ConfigError(f"there is no preset 'paper-small' of {task_name}, only of wikitext-103")
+        return PAPER_MODELS["wikitext-103-small"], replace(PAPER_TRAIN["wikitext-103"], span_loss=0.0)
+    if task_name in PAPER_MODELS:
+        return PAPER_MODELS[task_name], PAPER_TRAIN[task_name]
+    if task_name in CORPORA:
+        raise ConfigError(f"the paper has no experiment on {task_name}; start from --preset laptop")
+    model = PAPER_MODELS["toy"]
+    return replace(model, memory_size=PAPER_WINDOWS.get(task_name, model.memory_size)), PAPER_TRAIN["toy"]
+
+
+SMOKE_TRAIN = {
+    "steps": 20,
+    "batch_size": 8,
+    "bptt": 8,
+    "bptt_start": 0,
+    "eval_every": 10,
+    "curriculum": (),
+    "validation_episodes": 8,
+    "test_episodes": 8,
+    "warmup_steps": 5,
+}
+SMOKE_TASKS = {
+    **{name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse")},
+    **{name: {"valid_tokens": "1000"} for name in CORPORA},
+}
 
 assert set(LAPTOP) == set(TASKS), "every task has a laptop preset"

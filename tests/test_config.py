@@ -9,7 +9,8 @@ import pytest
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, from_dict, override, to_dict
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
-from feedback_transformer.training.run import RunConfig, derive_seed
+from feedback_transformer.tasks.task import derive_seed
+from feedback_transformer.training.run import RunConfig
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,19 @@ def test_an_unknown_field_is_answered_by_the_nearest() -> None:
         preset("random-walk").override({"modell.num_layers": "3"})
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("scale", SCALES)
+PRESETS = [(task, scale) for task in TASKS for scale in SCALES if scale != "paper-small"]
+NOT_IN_THE_PAPER = [("text", "paper"), ("wikitext-2", "paper"), ("copy", "paper-small")]
+
+
+@pytest.mark.parametrize(("task", "scale"), NOT_IN_THE_PAPER)
+def test_what_the_paper_has_not_is_a_sentence(task: str, scale: str) -> None:
+    with pytest.raises(ConfigError, match=f"{task}"):
+        preset(task, scale)
+
+
+@pytest.mark.parametrize(
+    ("task", "scale"), [*sorted(set(PRESETS) - set(NOT_IN_THE_PAPER)), ("wikitext-103", "paper-small")]
+)
 def test_every_preset_survives_json(task: str, scale: str) -> None:
     run = preset(task, scale, core="transformer", seed=3)
     assert RunConfig.from_dict(json.loads(json.dumps(run.to_dict()))) == run

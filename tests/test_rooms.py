@@ -8,7 +8,15 @@ from pathlib import Path
 import feedback_transformer
 
 PACKAGE = Path(feedback_transformer.__file__).parent
-ROOMS = ["config", "kernels", "model", "data", "tasks", "training", "presets"] + [
+ROOMS = [
+    "config",
+    "kernels",
+    "model",
+    "data",
+    "tasks",
+    "decoding",
+    "training",
+    "presets",
     "report",
     "experiments",
     "benchmarks",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -50,9 +51,22 @@ class Episodes:
         return list(zip(self.starts.tolist(), [*self.starts[1:].tolist(), len(self.tokens)], strict=True))
 
 
+class Lanes(Protocol):
+    """B streams side by side, read in blocks."""
+
+    @property
+    def steps(self) -> int:
+        """How long each lane is."""
+        ...
+
+    def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
+        """Tokens and labels [B, T] from `start` on, T <= steps."""
+        ...
+
+
 @dataclass(frozen=True)
-class Lanes:
-    """B streams side by side: tokens and labels [B, n]."""
+class EpisodeLanes:
+    """Lanes in memory: tokens and labels [B, n]."""
 
     tokens: Tensor
     labels: Tensor
@@ -62,11 +76,10 @@ class Lanes:
         return self.tokens.shape[1]
 
     def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
-        """Tokens and labels [B, T] from `start` on, T <= steps."""
         return self.tokens[:, start : start + steps], self.labels[:, start : start + steps]
 
 
-def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> Lanes:
+def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> EpisodeLanes:
     """The stream, rotated by `offset`, cut into equal lanes; a lane may begin inside an episode.
 
     What remains of such an episode cannot be predicted from it (its beginning is in another lane), so it carries no
@@ -86,10 +99,10 @@ def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> Lanes:
 
     tokens, labels, begins = cut(episodes.tokens), cut(episodes.labels), cut(begins)
     begun = np.logical_or.accumulate(begins, axis=1)
-    return Lanes(torch.from_numpy(tokens.copy()), torch.from_numpy(np.where(begun, labels, NO_LABEL)))
+    return EpisodeLanes(torch.from_numpy(tokens.copy()), torch.from_numpy(np.where(begun, labels, NO_LABEL)))
 
 
-def whole_lanes(episodes: Episodes, batch_size: int) -> Lanes:
+def whole_lanes(episodes: Episodes, batch_size: int) -> EpisodeLanes:
     """Lanes of whole episodes, each from the beginning of one; shorter lanes end in steps without labels."""
     groups = np.array_split(np.arange(len(episodes)), min(batch_size, len(episodes)))
     bounds = episodes.bounds()
@@ -100,4 +113,4 @@ def whole_lanes(episodes: Episodes, batch_size: int) -> Lanes:
     for row, (begin, end) in enumerate(spans):
         tokens[row, : end - begin] = torch.from_numpy(episodes.tokens[begin:end])
         labels[row, : end - begin] = torch.from_numpy(episodes.labels[begin:end])
-    return Lanes(tokens, labels)
+    return EpisodeLanes(tokens, labels)

@@ -29,8 +29,9 @@ from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.progress import PlainReporter, Update
-from feedback_transformer.training.run import RunConfig, derive_seed
-from feedback_transformer.training.supervised import StoppedError, load_run, stop_request, train
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.stopping import StoppedError, stop_request
+from feedback_transformer.training.supervised import load_run, train
 
 TASK = "random-walk"
 INTERRUPTED, FAILED = 130, 1
@@ -208,7 +209,7 @@ def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[st
         run, model = load_run(folders[core])
         task = run.task
         assert isinstance(task, RandomWalk)
-        episodes = task.episodes(run.train.test_episodes, derive_seed(run.seed, "test"))
+        episodes = task.evaluation("test", run.train.test_episodes, run.seed)
         tokens, labels = (torch.from_numpy(a).view(len(episodes), -1) for a in (episodes.tokens, episodes.labels))
         answers = predict(model, tokens, torch.device("cpu"))[:, 1:]
         by_step[core] = (answers == labels[:, 1:]).double().mean(dim=0).numpy()

@@ -91,7 +91,7 @@ class AdaptiveHead(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def losses(self, y: Tensor, labels: Tensor) -> Tensor:
-        """y [n, D], labels [n] -> negative log-likelihoods [n]; a rare cluster is computed only where it is asked for."""
+        """y [n, D], labels [n] -> negative log-likelihoods [n]; rare clusters are computed only where asked for."""
         first = self.clusters.bounds[1]
         cluster = torch.bucketize(labels, torch.tensor(self.clusters.bounds[1:-1], device=labels.device), right=True)
         target = torch.where(cluster == 0, labels, first + cluster - 1)

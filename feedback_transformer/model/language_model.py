@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import check_name
+from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters, PlainHead
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.lstm import LSTM, LSTMState
@@ -22,22 +22,21 @@ CORES: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transform
 NO_LABEL = -100  # positions at which nothing is asked; the value that cross_entropy leaves out
 
 
-def make_ends(
-    config: ModelConfig, vocab_size: int, output_size: int, tie_weights: bool, cutoffs: Sequence[int]
-) -> tuple[nn.Module, nn.Module]:
+def make_ends(config: ModelConfig, vocab_size: int, output_size: int) -> tuple[nn.Module, nn.Module]:
     """The embedding and the head, plain, or adaptive where there are cutoffs."""
-    if (tie_weights or cutoffs) and output_size != vocab_size:
+    dim, cutoffs = config.model_dim, config.cutoffs
+    if (config.tie_weights or cutoffs) and output_size != vocab_size:
         raise ConfigError(
             f"tie_weights and cutoffs need as many outputs as inputs, but output_size = {output_size} and "
             f"vocab_size = {vocab_size}"
         )
     if cutoffs:
-        clusters = Clusters(vocab_size, config.model_dim, cutoffs, config.embedding_std)
-        own = clusters if tie_weights else Clusters(vocab_size, config.model_dim, cutoffs, config.model_dim**-0.5)
-        return AdaptiveInput(clusters), AdaptiveHead(own, config.model_dim)
-    embedding, head = nn.Embedding(vocab_size, config.model_dim), PlainHead(config.model_dim, output_size)
+        clusters = Clusters(vocab_size, dim, cutoffs, config.embedding_std)
+        own = clusters if config.tie_weights else Clusters(vocab_size, dim, cutoffs, dim**-0.5)
+        return AdaptiveInput(clusters), AdaptiveHead(own, dim)
+    embedding, head = nn.Embedding(vocab_size, dim), PlainHead(dim, output_size)
     nn.init.normal_(embedding.weight, std=config.embedding_std)
-    if tie_weights:
+    if config.tie_weights:
         head.weight = embedding.weight
     return embedding, head
 
@@ -57,8 +56,6 @@ class LanguageModel(nn.Module):
         config: ModelConfig,
         vocab_size: int,
         output_size: int | None = None,
-        tie_weights: bool = False,
-        cutoffs: Sequence[int] = (),
         engine: str = "auto",
     ) -> None:
         super().__init__()
@@ -71,7 +68,7 @@ class LanguageModel(nn.Module):
             check_name(engine)
             self.core.engine = engine
         self.vocab_size = vocab_size
-        self.embedding, self.head = make_ends(config, vocab_size, output_size, tie_weights, cutoffs)
+        self.embedding, self.head = make_ends(config, vocab_size, output_size)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.output_dropout = nn.Dropout(config.output_dropout)
 
@@ -85,14 +82,20 @@ class LanguageModel(nn.Module):
         y, state = self.core.step(self._embed(tokens), state)  # type: ignore[operator]
         return self.head(self.output_dropout(y)), state
 
-    def losses(self, tokens: Tensor, labels: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def losses(
+        self, tokens: Tensor, labels: Tensor, state: Any = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
         """Negative log-likelihoods of labels [B, T], flat [n], where they are not NO_LABEL.
 
         The same as from the logits, but an adaptive softmax computes only what it needs.
         """
-        y, state = self.core(self._embed(tokens), state)
+        y, state = self.core(self._embed(tokens), state, reset)
         asked = labels != NO_LABEL
         return self.head.losses(self.output_dropout(y[asked]), labels[asked]), state  # type: ignore[operator]
+
+    def spans(self) -> list[AdaptiveSpan]:
+        """The adaptive spans of all layers, whose penalty a training adds to the loss."""
+        return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
 
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:
         """The state whose `tensors()` these are."""

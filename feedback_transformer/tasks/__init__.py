@@ -9,10 +9,11 @@ from feedback_transformer.config import ConfigError, nearest, override
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.counting import Counting
+from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import Task
 
-__all__ = ["TASKS", "Task", "TaskEntry", "make_task"]
+__all__ = ["CORPORA", "TASKS", "TOYS", "Task", "TaskEntry", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TaskEntry:
     summary: str
 
 
-TASKS: dict[str, TaskEntry] = {
+TOYS: dict[str, TaskEntry] = {
     "random-walk": TaskEntry(RandomWalk(), "where is the agent, after turns and steps in an 8 x 8 grid?"),
     "algorithmic-3": TaskEntry(Algorithmic(num_variables=3), "execute a program of 3 variables and say what it prints"),
     "algorithmic-5": TaskEntry(Algorithmic(num_variables=5), "the same with 5 variables"),
@@ -32,6 +33,16 @@ TASKS: dict[str, TaskEntry] = {
     "counting-50": TaskEntry(Counting(length=50), "as many Bs as there were As, up to 50"),
     "counting-1k": TaskEntry(Counting(length=1000), "as many Bs as there were As, up to 1000"),
 }
+
+CORPORA: dict[str, TaskEntry] = {
+    "ptb-char": TaskEntry(Language("data/ptb-char"), "the next character of the Penn Treebank"),
+    "enwik8": TaskEntry(Language("data/enwik8"), "the next byte of Wikipedia"),
+    "wikitext-103": TaskEntry(Language("data/wikitext-103"), "the next word of Wikipedia, large"),
+    "wikitext-2": TaskEntry(Language("data/wikitext-2"), "the next word of Wikipedia, small"),
+    "text": TaskEntry(Language(), "the next token of your own text, data=FOLDER"),
+}
+
+TASKS = {**TOYS, **CORPORA}
 
 
 def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:

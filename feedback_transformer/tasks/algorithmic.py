@@ -11,7 +11,7 @@ from torch import nn
 
 from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
-from feedback_transformer.tasks.task import generator, label_accuracy
+from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
 LARGEST = 10  # values stay in 1..10
 INITIALISE, INCREMENT, DECREMENT, CONDITION, PRINT = range(5)
@@ -25,7 +25,7 @@ NOTHING = -1
 
 
 @dataclass(frozen=True)
-class Algorithmic:
+class Algorithmic(EpisodeTask):
     """Programs of `length` statements, joined by END; the value is asked for at the end of each print.
 
         input    x = 3 ; x ++ ; if x > 3 : y = 7 ; print y ; print x ; END

@@ -10,13 +10,13 @@ from torch import nn
 
 from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
-from feedback_transformer.tasks.task import free_running_scores, generator
+from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 BEGIN, GO, END = 10, 11, 12  # after the ten digits
 
 
 @dataclass(frozen=True)
-class Copying:
+class Copying(EpisodeTask):
     """Digits are read, then written by the model itself, one after the other, until it writes `end`.
 
     Copying 3 1 4 (labels stand under the token at which they are asked for):

@@ -10,13 +10,13 @@ from torch import nn
 
 from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
-from feedback_transformer.tasks.task import free_running_scores, generator
+from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 A, B, GO, END = range(4)
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(EpisodeTask):
     """n As are read, then the model writes n Bs and `end` by itself; n is drawn from 1 to `length`. For n = 3:
 
         input    A  A  A  go  B  B  B
@@ -52,9 +52,6 @@ class Counting:
         tokens = np.concatenate([np.full(n, A), [GO], np.full(n, B)])
         labels = np.concatenate([np.full(n, NO_LABEL), np.full(n, B), [END]])
         return tokens, labels
-
-    def held_out(self) -> Counting:
-        return self
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)

@@ -10,14 +10,14 @@ from torch import nn
 
 from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
-from feedback_transformer.tasks.task import generator, label_accuracy
+from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
 RESET, FORWARD, LEFT, RIGHT = range(4)
 HEADINGS = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left as (row, column)
 
 
 @dataclass(frozen=True)
-class RandomWalk:
+class RandomWalk(EpisodeTask):
     """An agent in a grid steps forward, turns left or turns right at random; each action is answered by its cell.
 
     It starts in the middle of the grid, heading up. A step that would leave the grid changes nothing. After `length`
@@ -71,9 +71,6 @@ class RandomWalk:
             place = np.clip(ahead, 0, self.size - 1)
             cells[:, t] = place[:, 0] * self.size + place[:, 1]
         return cells
-
-    def held_out(self) -> RandomWalk:
-        return self
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return {"accuracy": label_accuracy(model, episodes, device)}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+import functools
+import math
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from feedback_transformer.data.episodes import NO_LABEL, Episodes, whole_lanes
+from feedback_transformer.data.episodes import NO_LABEL, Episodes, Lanes, training_lanes, whole_lanes
 
-AnyTask = TypeVar("AnyTask", bound="Task")
+AnyTask = TypeVar("AnyTask", bound="EpisodeTask")
 
+SPLITS = ("train", "validation", "test")
+LANE_STEPS = 2048  # a lane of fresh episodes is about this long, and at least LANE_EPISODES episodes
+LANE_EPISODES = 8
 BLOCK = 128  # steps that an evaluation computes at a time; it changes nothing but the memory needed
 
 
@@ -19,32 +24,104 @@ class Task(Protocol):
     """A frozen dataclass; its fields are its difficulty, so a curriculum is the same task with other fields."""
 
     @property
+    def input_size(self) -> int:
+        """How many input symbols there are."""
+        ...
+
+    @property
+    def output_size(self) -> int:
+        """How many symbols can be asked for."""
+        ...
+
+    @property
+    def metric(self) -> str:
+        """The score that ranks models."""
+        ...
+
+    @property
+    def lower_is_better(self) -> bool: ...
+
+    def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
+        """What pass `number` of a training reads: B lanes, of `count` episodes where that means something."""
+        ...
+
+    def evaluation(self, split: str, count: int, seed: int) -> Any:
+        """What models are scored on: the `validation` or the `test` set."""
+        ...
+
+    def score(self, model: nn.Module, data: Any, device: torch.device) -> dict[str, float]:
+        """Scores of a model on that, among them `metric`."""
+        ...
+
+
+class EpisodeTask(Task, Protocol):
+    """A task that is made of episodes, drawn by a seed."""
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """The input symbols; token i is inputs[i]."""
+        ...
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The symbols that are asked for; label i is outputs[i]."""
-
-    @property
-    def metric(self) -> str:
-        """The score that ranks models: higher is better, 1 is perfect."""
+        ...
 
     def episodes(self, count: int, seed: int) -> Episodes:
         """The same seed always gives the same episodes."""
+        ...
 
     def held_out(self: AnyTask) -> AnyTask:
-        """The task on which models are scored; not itself where the test is longer than the training."""
+        """The task on which models are scored; another one where the test is longer than the training."""
+        return self
 
-    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        """Scores of a model on these episodes, among them `metric`."""
+    @property
+    def input_size(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def output_size(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def lower_is_better(self) -> bool:
+        return False
+
+    def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
+        """One set of `count` episodes again and again, each pass from another offset; or, for 0, fresh ones.
+
+        The number of fresh episodes is one more than a multiple of B, so that episodes of equal length are at another
+        phase in every lane and a block holds all phases.
+        """
+        own = derive_seed(seed, "train", 1 + number)
+        if count:
+            episodes = _fixed_episodes(self, count, derive_seed(seed, "train"))  # type: ignore[arg-type]
+        else:
+            probe = self.episodes(8, own)
+            per_lane = max(LANE_EPISODES, math.ceil(LANE_STEPS * len(probe) / len(probe.tokens)))
+            episodes = self.episodes(batch_size * per_lane + 1, own)
+        offset = int(np.random.default_rng(own).integers(len(episodes.tokens)))
+        return training_lanes(episodes, batch_size, offset)
+
+    def evaluation(self, split: str, count: int, seed: int) -> Episodes:
+        return self.held_out().episodes(count, derive_seed(seed, split))
+
+
+@functools.lru_cache(maxsize=1)  # one training at a time reads one set
+def _fixed_episodes(task: EpisodeTask, count: int, seed: int) -> Episodes:
+    return task.episodes(count, seed)
+
+
+def derive_seed(seed: int, split: str, number: int = 0) -> int:
+    """A seed for one purpose, unlike that of any other: no episode of one split is drawn by another's seed."""
+    return int(np.random.SeedSequence([seed, SPLITS.index(split), number]).generate_state(1, np.uint64)[0])
 
 
 def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def spell(task: Task, episodes: Episodes) -> str:
+def spell(task: EpisodeTask, episodes: Episodes) -> str:
     """The tokens as words, for people: `spell(task, task.episodes(1, seed=0))`."""
     return " ".join(task.inputs[token] for token in episodes.tokens)
 

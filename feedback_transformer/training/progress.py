@@ -14,6 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 PLAIN_SECONDS = 30.0  # between two plain lines
 
 
+def show_score(name: str, value: float) -> str:
+    """`accuracy 99.65%`, but `bits 1.234`."""
+    return f"{name} {value:.3f}" if name in ("bits", "perplexity") else f"{name} {value:.2%}"
+
+
 @dataclass(frozen=True)
 class Update:
     """Where a run stands."""
@@ -34,7 +39,7 @@ class Update:
         parts = [f"loss {self.loss:.3f}", f"accuracy {self.accuracy:.1%}"]
         if self.num_stages > 1:
             parts.append(f"stage {self.stage + 1}/{self.num_stages}")
-        parts += [f"validation {name} {value:.1%}" for name, value in self.validation.items()]
+        parts += [f"validation {show_score(name, value)}" for name, value in self.validation.items()]
         parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
         return ", ".join(parts)
 

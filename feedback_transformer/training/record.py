@@ -59,3 +59,12 @@ def processor() -> str:
 def command_line() -> str:
     """The command that started this process, for whoever wants to run it again."""
     return " ".join(["feedback-transformer", *sys.argv[1:]])
+
+
+def open_tensorboard(folder: Path, step: int) -> Any:
+    """A TensorBoard writer, or None where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=step)

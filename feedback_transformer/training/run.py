@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from feedback_transformer.config import (
     ConfigError,
     ModelConfig,
@@ -20,8 +18,6 @@ from feedback_transformer.config import (
     to_dict,
 )
 from feedback_transformer.tasks import TASKS, Task, make_task
-
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -91,8 +87,3 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         flat.update({f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value})
     return flat
-
-
-def derive_seed(seed: int, split: str, number: int = 0) -> int:
-    """A seed for one purpose, unlike that of any other: no episode of one split is drawn by another's seed."""
-    return int(np.random.SeedSequence([seed, SPLITS.index(split), number]).generate_state(1, np.uint64)[0])

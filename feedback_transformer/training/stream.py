@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 from torch import Tensor
 
 from feedback_transformer.config import TrainConfig, override, parse_assignments
-from feedback_transformer.data.episodes import Episodes, Lanes, training_lanes
+from feedback_transformer.data.episodes import Lanes
 from feedback_transformer.tasks import Task
-from feedback_transformer.training.run import RunConfig, derive_seed
-
-LANE_STEPS = 2048  # a lane of fresh episodes is about this long, and at least LANE_EPISODES episodes
-LANE_EPISODES = 8
+from feedback_transformer.training.run import RunConfig
 
 
 def stages(task: Task, train: TrainConfig) -> list[Task]:
@@ -22,12 +16,7 @@ def stages(task: Task, train: TrainConfig) -> list[Task]:
 
 
 class TrainingStream:
-    """Blocks [B, T] one after the other. Its position is three numbers, so that a run resumes in the middle.
-
-    With `train_episodes` it reads one data set again and again, each pass from another offset; without, every pass is
-    drawn anew. The number of fresh episodes is one more than a multiple of B, so that episodes of equal length are at
-    another phase in every lane and a block holds all phases.
-    """
+    """Blocks [B, T] one after the other. Its position is three numbers, so that a run resumes in the middle."""
 
     def __init__(self, run: RunConfig) -> None:
         self.run = run
@@ -35,7 +24,6 @@ class TrainingStream:
         self.stage, self.passes, self.at = 0, 0, 0
         self._drawn: tuple[int, int] | None = None
         self._lanes: Lanes | None = None
-        self._data: tuple[int, Episodes] | None = None
 
     @property
     def last_stage(self) -> bool:
@@ -66,19 +54,6 @@ class TrainingStream:
     def _current_lanes(self) -> Lanes:
         if self._lanes is None or self._drawn != (self.stage, self.passes):
             self._drawn = (self.stage, self.passes)
-            seed = derive_seed(self.run.seed, "train", 1 + self.passes)
-            episodes = self._episodes(seed)
-            offset = int(np.random.default_rng(seed).integers(len(episodes.tokens)))
-            self._lanes = training_lanes(episodes, self.run.train.batch_size, offset)
+            train, task = self.run.train, self.stages[self.stage]
+            self._lanes = task.lanes(train.batch_size, train.train_episodes, self.run.seed, self.passes)
         return self._lanes
-
-    def _episodes(self, seed: int) -> Episodes:
-        task, train = self.stages[self.stage], self.run.train
-        if train.train_episodes == 0:
-            probe = task.episodes(8, seed)
-            per_lane = max(LANE_EPISODES, math.ceil(LANE_STEPS * len(probe) / len(probe.tokens)))
-            return task.episodes(train.batch_size * per_lane + 1, seed)
-        if self._data is None or self._data[0] != self.stage:
-            fixed = derive_seed(self.run.seed, "train")
-            self._data = (self.stage, task.episodes(train.train_episodes, fixed))
-        return self._data[1]

@@ -15,11 +15,7 @@ numbers to the bit as one that was never stopped.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,14 +26,15 @@ from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.data.episodes import NO_LABEL, Episodes
+from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.progress import Reporter, Update
-from feedback_transformer.training.record import command_line, environment
-from feedback_transformer.training.run import RunConfig, derive_seed
+from feedback_transformer.training.record import command_line, environment, open_tensorboard
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.stopping import StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
 
 RUNNING = 0.98  # how slowly the running accuracy forgets
@@ -46,10 +43,6 @@ REPORT_SECONDS = 0.2  # between two reports to whoever watches
 
 class DivergedError(RuntimeError):
     """The loss or its gradient is no longer a number."""
-
-
-class StoppedError(RuntimeError):
-    """Somebody asked the run to stop; it has saved itself."""
 
 
 @dataclass
@@ -61,7 +54,7 @@ class Progress:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     running_accuracy: float = 0.0
-    best: float = -1.0
+    best: float | None = None
     best_step: int = 0
     evaluations_since_best: int = 0
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -69,7 +62,7 @@ class Progress:
 
 def make_model(run: RunConfig) -> LanguageModel:
     """The model of a run, with its first weights drawn from torch's random numbers."""
-    return LanguageModel(run.model, len(run.task.inputs), len(run.task.outputs), engine=run.train.engine)
+    return LanguageModel(run.model, run.task.input_size, run.task.output_size, engine=run.train.engine)
 
 
 def train(
@@ -100,11 +93,11 @@ class Trainer:
         self.model = make_model(run).to(device)
         self.optimizer = make_optimizer(self.model, run.train)
         self.stream = TrainingStream(run)
-        self.memory: Any = None
+        self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
         self.progress = Progress()
         self.losses: list[float] = []  # since the last evaluation
         self.scores: dict[str, float] = {}
-        self.validation = self._episodes("validation", run.train.validation_episodes)
+        self.validation = run.task.evaluation("validation", run.train.validation_episodes, run.seed)
         self.board: Any = None
         self.clock, self.cpu_clock = time.monotonic(), time.process_time()
         self.saved = self.reported = self.clock
@@ -137,7 +130,7 @@ class Trainer:
         tensors = {
             **checkpoint.with_prefix("model", self.model.state_dict()),
             **checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
-            **checkpoint.with_prefix("memory", self.memory.tensors() if self.memory is not None else {}),
+            **self._memory_tensors(),
             **checkpoint.with_prefix("random", checkpoint.random_tensors(self.device)),
         }
         meta = {
@@ -150,6 +143,10 @@ class Trainer:
         checkpoint.save(self.folder / f"{name}.safetensors", tensors, meta)
         self.saved = time.monotonic()
 
+    def _memory_tensors(self) -> dict[str, Tensor]:
+        kept = [(part, memory) for part, memory in enumerate(self.memories) if memory is not None]
+        return {f"memory.{part}.{name}": t for part, memory in kept for name, t in memory.tensors().items()}
+
     def restore(self, path: Path) -> None:
         """Exactly where the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
@@ -158,9 +155,9 @@ class Trainer:
             raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
-        memory = checkpoint.without_prefix("memory", tensors)
-        if memory:
-            self.memory = self.model.state_from_tensors(memory).to(self.device)
+        for part in range(self.run.train.accumulate):
+            if memory := checkpoint.without_prefix(f"memory.{part}", tensors):
+                self.memories[part] = self.model.state_from_tensors(memory).to(self.device)
         self.stream.seek(meta["stream"])
         self.progress = Progress(**meta["progress"])
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
@@ -174,7 +171,8 @@ class Trainer:
         """The test set, once, with the best weights."""
         tensors, _ = checkpoint.load(self.folder / "best.safetensors")
         load_model(self.model, tensors, self.folder / "best.safetensors")
-        test = score(self.model, self.run, self._episodes("test", self.run.train.test_episodes), self.device)
+        data = self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed)
+        test = score(self.model, self.run, data, self.device)
         self._read_clocks()
         self.write_record(finished=True, test=test)
         if self.board is not None:
@@ -194,23 +192,40 @@ class Trainer:
         train, step = self.run.train, self.progress.step
         tokens, labels, begins = self.stream.next_block(bptt_at(step, train))
         tokens, labels = tokens.to(self.device), labels.to(self.device)
-        logits, memory = self.model(tokens, None if begins else self.memory)
-        self.memory = memory.detach()
-        loss, right, asked = loss_and_accuracy(logits, labels)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss, right, asked = self._forward_backward(tokens, labels, begins)
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
-        self._refuse_nonsense(loss.item(), norm.item())
+        self._refuse_nonsense(loss, norm.item())
         for group in self.optimizer.param_groups:
             group["lr"] = rate_at(step, train)
         self.optimizer.step()
+        for span in self.model.spans():
+            span.clamp_()
         self.progress.step += 1
         self.progress.tokens += tokens.numel()
-        self.losses.append(loss.item())
+        self.losses.append(loss)
         if asked:
             running = self.progress.running_accuracy
             self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * right / asked
         self._advance_curriculum()
+
+    def _forward_backward(self, tokens: Tensor, labels: Tensor, begins: bool) -> tuple[float, int, int]:
+        """Gradients of the mean loss over all labels, part by part; the loss, how many right, how many asked."""
+        train = self.run.train
+        asked, total, right = int((labels != NO_LABEL).sum()), 0.0, 0
+        for part, (some, wanted) in enumerate(zip(*(x.chunk(train.accumulate) for x in (tokens, labels)), strict=True)):
+            memory = None if begins else self.memories[part]
+            loss, good, memory = loss_and_accuracy(self.model, some, wanted, memory)
+            self.memories[part] = memory.detach()
+            loss = loss / max(1, asked)
+            total, right = total + loss.item(), right + good
+            (loss + self._span_penalty() / train.accumulate).backward()  # type: ignore[no-untyped-call]
+        return total, right, asked
+
+    def _span_penalty(self) -> Tensor | float:
+        if not self.run.train.span_loss:
+            return 0.0
+        return self.run.train.span_loss * sum((span.penalty() for span in self.model.spans()), torch.zeros(()))
 
     def _refuse_nonsense(self, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -237,7 +252,8 @@ class Trainer:
         self.scores = score(self.model, self.run, self.validation, self.device)
         self.model.train()
         progress, value = self.progress, self.scores[self.run.task.metric]
-        better = value > progress.best
+        sign = -1 if self.run.task.lower_is_better else 1
+        better = progress.best is None or sign * value > sign * progress.best
         progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
         if better:
             progress.best, progress.best_step = value, progress.step
@@ -307,9 +323,6 @@ class Trainer:
     def write_record(self, finished: bool, test: dict[str, float] | None = None) -> None:
         checkpoint.write_json(self.folder / "record.json", self.record(finished, test))
 
-    def _episodes(self, split: str, count: int) -> Episodes:
-        return self.run.task.held_out().episodes(count, derive_seed(self.run.seed, split))
-
     def _read_clocks(self) -> None:
         now, cpu = time.monotonic(), time.process_time()
         self.progress.seconds += now - self.clock
@@ -317,18 +330,21 @@ class Trainer:
         self.clock, self.cpu_clock = now, cpu
 
 
-def loss_and_accuracy(logits: Tensor, labels: Tensor) -> tuple[Tensor, int, int]:
-    """Mean negative log-likelihood over the labelled positions (0 where there are none), how many right, how many."""
-    asked = int((labels != NO_LABEL).sum())
+def loss_and_accuracy(model: LanguageModel, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
+    """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
+    if model.config.cutoffs:  # an adaptive softmax is never computed whole, so nobody knows what it would answer
+        losses, state = model.losses(tokens, labels, state)
+        return losses.sum(), 0, state
+    logits, state = model(tokens, state)
     total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
-    return total / max(1, asked), int((logits.argmax(dim=-1) == labels).sum()), asked
+    return total, int((logits.argmax(dim=-1) == labels).sum()), state
 
 
 @torch.no_grad()
-def score(model: LanguageModel, run: RunConfig, episodes: Episodes, device: torch.device) -> dict[str, float]:
+def score(model: LanguageModel, run: RunConfig, data: Any, device: torch.device) -> dict[str, float]:
     """The task's scores of a model that is not learning."""
     model.eval()
-    return run.task.score(model, episodes, device)
+    return run.task.score(model, data, device)
 
 
 def load_model(model: LanguageModel, tensors: dict[str, Tensor], path: Path) -> None:
@@ -354,33 +370,3 @@ def load_run(path: Path, device: str = "cpu") -> tuple[RunConfig, LanguageModel]
     model = make_model(run).to(device)
     load_model(model, tensors, path)
     return run, model.eval()
-
-
-@contextmanager
-def stop_request() -> Iterator[threading.Event]:
-    """Ctrl-C and `kill` set the event, so that a run stops between two updates; another Ctrl-C stops at once."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def ask(number: int, frame: object) -> None:
-        if event.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        event.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield event
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def open_tensorboard(folder: Path, step: int) -> Any:
-    """A TensorBoard writer, or None where TensorBoard is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder), purge_step=step)

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from feedback_transformer import ConfigError, LanguageModel, ModelConfig
 from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters
+from feedback_transformer.presets import PAPER_MODELS
 
 
 @pytest.fixture
@@ -57,9 +58,8 @@ def test_agrees_with_torchs_adaptive_softmax(clusters: Clusters) -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_language_model_with_cutoffs_learns_and_steps(tied: bool) -> None:
-    model = LanguageModel(
-        ModelConfig(model_dim=16, embedding_std=0.3), vocab_size=30, tie_weights=tied, cutoffs=(5, 12)
-    )
+    config = ModelConfig(model_dim=16, embedding_std=0.3, tie_weights=tied, cutoffs=(5, 12))
+    model = LanguageModel(config, vocab_size=30)
     tokens = torch.randint(30, (8, 6))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     first = None
@@ -82,20 +82,9 @@ def test_impossible_cutoffs_are_a_sentence(cutoffs: tuple[int, ...]) -> None:
         Clusters(30, 16, cutoffs, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("layers", "dim", "ff", "head", "window", "shared", "millions"),
-    [
-        (4, 512, 4096, 128, 512, False, 44),
-        (8, 1024, 4096, 128, 512, False, 139),
-    ],
-)
-def test_wikitext_models_are_within_a_percent_of_the_papers_number_of_parameters(
-    layers: int, dim: int, ff: int, head: int, window: int, shared: bool, millions: int
-) -> None:
-    config = ModelConfig(
-        num_layers=layers, model_dim=dim, num_heads=8, head_dim=head, ff_dim=ff, memory_size=window, shared_kv=shared
-    )
+@pytest.mark.parametrize(("name", "millions"), [("wikitext-103-small", 44), ("wikitext-103", 139)])
+def test_wikitext_models_are_within_a_percent_of_the_papers_number_of_parameters(name: str, millions: int) -> None:
     with torch.device("meta"):
-        model = LanguageModel(config, 267_735, tie_weights=True, cutoffs=(20_000, 40_000, 200_000))
+        model = LanguageModel(PAPER_MODELS[name], 267_735)
     count = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     assert abs(count / millions - 1) < 0.01

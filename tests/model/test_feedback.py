@@ -119,7 +119,7 @@ def test_keys_and_values_of_the_carried_memory_train_their_projections(device: t
 
 @pytest.mark.parametrize(
     ("name", "vocabulary", "outputs", "millions"),
-    [("toy", 4, 64, 3.2), ("toy", 23, 10, 3.2), ("char-ptb", 50, 50, 10.7), ("enwik8", 204, 204, 77)],
+    [("toy", 4, 64, 3.2), ("toy", 23, 10, 3.2), ("ptb-char", 50, 50, 10.7), ("enwik8", 204, 204, 77)],
 )
 def test_paper_models_have_the_papers_number_of_parameters(
     name: str, vocabulary: int, outputs: int, millions: float

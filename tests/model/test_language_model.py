@@ -39,10 +39,11 @@ def test_learns_to_repeat_the_token_before(device: torch.device, core: str) -> N
 
 
 def test_tied_weights_are_one_tensor() -> None:
-    model = LanguageModel(ModelConfig(model_dim=16), vocab_size=7, tie_weights=True)
+    config = ModelConfig(model_dim=16, tie_weights=True)
+    model = LanguageModel(config, vocab_size=7)
     assert model.head.weight is model.embedding.weight
     with pytest.raises(ConfigError, match="output_size = 3 and vocab_size = 7"):
-        LanguageModel(ModelConfig(model_dim=16), vocab_size=7, output_size=3, tie_weights=True)
+        LanguageModel(config, vocab_size=7, output_size=3)
 
 
 @pytest.mark.parametrize("token", [-1, 7])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
-from feedback_transformer.tasks import TASKS, make_task
+from feedback_transformer.tasks import TOYS, make_task
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.counting import Counting
@@ -34,18 +34,18 @@ def answers(task: Any, labels: np.ndarray) -> list[str | None]:
 # ------------------------------------------------------------------------------------- all tasks alike
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", TOYS)
 def test_the_same_seed_gives_the_same_episodes_and_another_seed_others(name: str) -> None:
-    task = TASKS[name].task
+    task = TOYS[name].task
     first, again, other = task.episodes(5, 1), task.episodes(5, 1), task.episodes(5, 2)
     assert np.array_equal(first.tokens, again.tokens)
     assert np.array_equal(first.labels, again.labels)
     assert not np.array_equal(first.tokens, other.tokens)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", TOYS)
 def test_tokens_and_labels_are_symbols_of_the_task(name: str) -> None:
-    task = TASKS[name].task
+    task = TOYS[name].task
     episodes = task.episodes(50, 0)
     assert episodes.tokens.min() >= 0
     assert episodes.tokens.max() < len(task.inputs)
@@ -55,11 +55,11 @@ def test_tokens_and_labels_are_symbols_of_the_task(name: str) -> None:
     assert len(episodes) == 50
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", TOYS)
 def test_ten_thousand_episodes_take_seconds(name: str) -> None:
     """Not a timing: a loop over statements in Python would need minutes."""
     begin = time.process_time()
-    assert len(TASKS[name].task.episodes(10_000, 0)) == 10_000
+    assert len(TOYS[name].task.episodes(10_000, 0)) == 10_000
     assert time.process_time() - begin < 30
 
 
@@ -158,7 +158,7 @@ def test_the_walk_of_the_docstring() -> None:
 
 
 def test_walks_are_as_in_the_paper() -> None:
-    task = TASKS["random-walk"].task
+    task = TOYS["random-walk"].task
     episodes = task.episodes(10_000, 0)
     assert len(episodes.tokens) == 10_000 * 101
     assert len(task.outputs) == 64
@@ -205,7 +205,7 @@ def execute(program: list[str]) -> list[str | None]:
 EASIER = Algorithmic(length=20, min_length=3, print_weight=2.0, if_weight=0.0, printable=1, echo=0.8)
 
 
-@pytest.mark.parametrize("task", [TASKS["algorithmic-3"].task, TASKS["algorithmic-5"].task, Algorithmic(1), EASIER])
+@pytest.mark.parametrize("task", [TOYS["algorithmic-3"].task, TOYS["algorithmic-5"].task, Algorithmic(1), EASIER])
 def test_programs_are_legal_and_print_what_the_interpreter_prints(task: Algorithmic) -> None:
     episodes = task.episodes(100, 11)
     for begin, end in episodes.bounds():
@@ -218,7 +218,7 @@ def test_programs_are_legal_and_print_what_the_interpreter_prints(task: Algorith
 
 def test_statements_are_drawn_evenly() -> None:
     """Past the first statements all kinds but initialise are equally likely."""
-    task = TASKS["algorithmic-3"].task
+    task = TOYS["algorithmic-3"].task
     program = spell(task, task.episodes(300, 5))
     kinds = Counter()
     for one in program.split("END"):
@@ -258,7 +258,7 @@ def test_copying_asks_for_the_digits_and_an_end(reverse: bool) -> None:
 
 def test_copying_is_trained_at_40_and_tested_at_400() -> None:
     for name in ("copy", "reverse"):
-        task = TASKS[name].task
+        task = TOYS[name].task
         assert task.episodes(3, 0).bounds()[0] == (0, 2 * 40 + 2)
         assert task.held_out().episodes(3, 0).bounds()[0] == (0, 2 * 400 + 2)
 

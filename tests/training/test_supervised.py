@@ -19,7 +19,8 @@ from feedback_transformer.presets import preset
 from feedback_transformer.training import checkpoint, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.run import RunConfig
-from feedback_transformer.training.supervised import DivergedError, StoppedError, Trainer, load_run, train
+from feedback_transformer.training.stopping import StoppedError
+from feedback_transformer.training.supervised import DivergedError, Trainer, load_run, train
 
 CPU = torch.device("cpu")
 
@@ -108,8 +109,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
     def broken(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
-        loss, right, asked = original(*arguments)
-        return (loss * float("nan") if calls == 15 else loss), right, asked
+        loss, right, state = original(*arguments)
+        return (loss * float("nan") if calls == 15 else loss), right, state
 
     monkeypatch.setattr(supervised, "loss_and_accuracy", broken)
     with pytest.raises(DivergedError, match=r"the loss is nan .* at step 15"):
@@ -149,7 +150,7 @@ def test_the_test_set_is_scored_with_the_best_weights(tmp_path: Path) -> None:
     assert record["best"] == {"step": best["step"], "accuracy": best["accuracy"]}
     loaded, model = load_run(tmp_path / "run")
     assert loaded == run
-    assert supervised.score(model, run, Trainer(run, tmp_path, CPU)._episodes("test", 8), CPU) == record["test"]
+    assert supervised.score(model, run, run.task.evaluation("test", 8, run.seed), CPU) == record["test"]
 
 
 def test_the_record_holds_what_a_result_depends_on(tmp_path: Path) -> None:
@@ -224,10 +225,20 @@ def test_a_fixed_data_set_is_read_again_from_another_offset() -> None:
 
 
 def test_every_smoke_preset_trains(tmp_path: Path) -> None:
-    from feedback_transformer.tasks import TASKS
+    from feedback_transformer.tasks import TOYS
 
-    for name in TASKS:
+    for name in TOYS:
         assert train(preset(name, "smoke"), tmp_path / name)["finished"]
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+def test_parts_of_a_batch_give_the_update_of_the_whole(core: str, tmp_path: Path) -> None:
+    whole, parts = (Trainer(small_run(core, dropout=0.0, accumulate=n), tmp_path, CPU) for n in (1, 4))
+    for _ in range(3):
+        whole.update()
+        parts.update()
+    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.slow

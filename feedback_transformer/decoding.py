@@ -1,0 +1,72 @@
+"""Writing: one token after the other, each chosen from what the model expects, all on `step`.
+
+    for token in generate(model, prompt, Sampling(temperature=0.8, top_k=40), generator=torch.Generator()): ...
+
+The state is as large after a million tokens as after `memory_size`, so there is no end to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import ConfigError
+
+BLOCK = 128  # steps in which a prompt is read
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen."""
+
+    temperature: float = 1.0  # 0: always the likeliest
+    top_k: int = 0  # only among the k likeliest; 0: among all
+    top_p: float = 1.0  # only among the likeliest that together have this probability
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ConfigError(f"temperature = {self.temperature} must be 0 or more")
+        if self.top_k < 0:
+            raise ConfigError(f"top_k = {self.top_k} must be 0 or more")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p = {self.top_p} must lie above 0 and up to 1")
+
+    def choose(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """logits [B, V] -> tokens [B]"""
+        if self.temperature == 0:
+            return logits.argmax(dim=-1)
+        probabilities = torch.softmax(self.restrict(logits / self.temperature), dim=-1)
+        return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
+
+    def restrict(self, logits: Tensor) -> Tensor:
+        """Minus infinity for every token that top_k and top_p rule out."""
+        if 0 < self.top_k < logits.shape[-1]:
+            least = logits.topk(self.top_k, dim=-1).values[..., -1:]
+            logits = logits.masked_fill(logits < least, float("-inf"))
+        if self.top_p < 1:
+            ordered, index = logits.sort(dim=-1, descending=True)
+            before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)
+            ruled_out = torch.zeros_like(before, dtype=torch.bool).scatter(-1, index, before >= self.top_p)
+            logits = logits.masked_fill(ruled_out, float("-inf"))
+        return logits
+
+
+@torch.no_grad()
+def generate(
+    model: nn.Module, prompt: Tensor, sampling: Sampling, generator: torch.Generator | None = None
+) -> Iterator[Tensor]:
+    """Tokens [B], one after the other and without end, that continue prompts [B, n]."""
+    logits, state = None, None
+    for block in torch.split(prompt, BLOCK, dim=1):
+        logits, state = model(block, state)
+    if logits is None or not logits.shape[1]:
+        raise ConfigError("a prompt needs at least one token")
+    logits = logits[:, -1]
+    while True:
+        token = sampling.choose(logits, generator)
+        yield token
+        with torch.no_grad():  # the caller's own setting holds between two tokens
+            logits, state = model.step(token, state)  # type: ignore[operator]

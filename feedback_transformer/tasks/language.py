@@ -1,0 +1,93 @@
+"""Language modelling: which token comes next? (paper, sections 4.3.2 and 4.3.3, and the ablations)"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.data.corpus import Corpus
+from feedback_transformer.data.token_lanes import TokenLanes, scoring_blocks
+from feedback_transformer.data.vocabulary import Tokens
+from feedback_transformer.tasks.task import BLOCK, derive_seed
+
+SCORING_LANES = 32
+CHARACTER_LIKE = ("characters", "bytes")
+
+
+@dataclass(frozen=True)
+class Language:
+    """Every token of a prepared corpus is predicted from all before it.
+
+        input    t h e _ c a
+        label    h e _ c a t
+
+    Scored by `bits` a token for characters and bytes (bits per character, bits per byte), by `perplexity` for words and
+    word pieces; over the whole split, every token once, with a full memory before it.
+    """
+
+    data: str = documented("", "folder of a corpus, made by `feedback-transformer prepare`")
+    valid_tokens: int = documented(0, "validate on the first so many tokens only; 0 means on all")
+
+    @property
+    def corpus(self) -> Corpus:
+        if not self.data:
+            raise ConfigError("Language.data is not set; give the folder of a prepared corpus, data=FOLDER")
+        return _open(self.data)
+
+    @property
+    def input_size(self) -> int:
+        return self.corpus.vocabulary.size
+
+    @property
+    def output_size(self) -> int:
+        return self.input_size
+
+    @property
+    def metric(self) -> str:
+        return "bits" if self.corpus.description["tokens"] in CHARACTER_LIKE else "perplexity"
+
+    @property
+    def lower_is_better(self) -> bool:
+        return True
+
+    def lanes(self, batch_size: int, count: int, seed: int, number: int) -> TokenLanes:
+        """The training split from another offset at every pass; `count` means nothing here."""
+        tokens = self.corpus.train
+        furthest = max(1, TokenLanes(tokens, batch_size).steps // 8)
+        offset = int(np.random.default_rng(derive_seed(seed, "train", 1 + number)).integers(furthest))
+        return TokenLanes(tokens, batch_size, offset)
+
+    def evaluation(self, split: str, count: int, seed: int) -> Tokens:
+        if split == "test":
+            return self.corpus.test
+        return self.corpus.valid[: self.valid_tokens + 1] if self.valid_tokens else self.corpus.valid
+
+    def score(self, model: nn.Module, data: Tokens, device: torch.device) -> dict[str, float]:
+        nats = mean_loss(model, data, device)
+        return {"bits": nats / math.log(2)} if self.metric == "bits" else {"perplexity": math.exp(min(nats, 700.0))}
+
+
+@functools.lru_cache(maxsize=4)
+def _open(folder: str) -> Corpus:
+    return Corpus.open(folder)
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, tokens: Tokens, device: torch.device, lanes: int = SCORING_LANES) -> float:
+    """Mean negative log-likelihood of every token but the first, each predicted once with a full memory."""
+    context = int(model.config.memory_size)  # type: ignore[union-attr, arg-type]
+    lanes = max(1, min(lanes, len(tokens) // (4 * context)))
+    total, count, state = 0.0, 0, None
+    for block, labels, reset in scoring_blocks(tokens, lanes, context, BLOCK):
+        losses, state = model.losses(  # type: ignore[operator]
+            block.to(device), labels.to(device), state, reset.to(device) if bool(reset.any()) else None
+        )
+        total += float(losses.sum(dtype=torch.float64))
+        count += losses.numel()
+    return total / count

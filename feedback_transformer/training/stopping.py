@@ -1,0 +1,33 @@
+"""How a person stops a run without losing it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StoppedError(RuntimeError):
+    """Somebody asked the run to stop; it has saved itself."""
+
+
+@contextmanager
+def stop_request() -> Iterator[threading.Event]:
+    """Ctrl-C and `kill` set the event, so that a run stops between two updates; another Ctrl-C stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def ask(number: int, frame: object) -> None:
+        if event.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        event.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
