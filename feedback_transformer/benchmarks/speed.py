@@ -37,14 +37,13 @@ def calls_within(run: Run, seconds: float) -> int:
     return max(1, int(seconds / (time.perf_counter() - begin)))
 
 
-def floor_seconds(shape: Shape, shared_kv: bool, repeats: int) -> tuple[float, float]:
-    """Seconds that the bare products of a training step would take at the best rate seen, and that rate.
+def best_rate(shape: Shape, repeats: int) -> float:
+    """Floating-point operations a second of torch's fastest product among the largest of a training step.
 
-    The rate is torch's own for the step's largest products, taken over all steps at once: better than a model that
-    must go step by step can have it.
+    They are taken over all steps at once: better than a model that must go step by step can have it. The floor of a
+    training step is its arithmetic at this rate.
     """
-    rate = max(_rate(*size, repeats) for size in _products(shape))
-    return shape.arithmetic(shared_kv) / rate, rate
+    return max(_rate(*size, repeats) for size in _products(shape))
 
 
 def _products(shape: Shape) -> Iterable[tuple[int, int, int]]:
@@ -63,5 +62,5 @@ def _rate(rows: int, shared: int, columns: int, repeats: int) -> float:
     def run() -> None:
         torch.mm(left, right, out=out)
 
-    calls = calls_within(run, 0.1)
-    return 2 * rows * shared * columns / take_turns({"mm": run}, max(repeats, 3), calls)["mm"]
+    calls = calls_within(run, 0.05)
+    return 2 * rows * shared * columns / take_turns({"mm": run}, 2 * repeats, calls)["mm"]
