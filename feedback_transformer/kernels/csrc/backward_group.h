@@ -269,15 +269,19 @@ template <class F> class BackwardGroup {
   StepRows<F> of_tape(const F* base, int64_t columns) { return {base, count, s.batch * columns, rows, columns}; }
 
   void add_projection_gradient(StepRows<F> gradient, const StepRows<F>& input) {
+    pack_rows(input, s.width, panel<F>, scratch.packed_inputs);
     for (int64_t i = 0; i < 2 * s.pairs; i++, gradient.base += s.inside())
-      add_gradient(gradient, s.inside(), input, s.width, sums.key_value + i * s.inside() * s.width,
-                   sums.key_value_bias + i * s.inside());
+      add_packed_gradient(gradient, s.inside(), s.width, sums.key_value + i * s.inside() * s.width,
+                          sums.key_value_bias + i * s.inside());
   }
 
   // dW [out][in] += g^T x over the rows; the bias gradient is the sum of g.
   void add_gradient(const StepRows<F>& g, int64_t out, const StepRows<F>& x, int64_t in, F* dw, F* bias) {
-    pack_rows(g, out, tile_rows, scratch.packed_outputs);
     pack_rows(x, in, panel<F>, scratch.packed_inputs);
+    add_packed_gradient(g, out, in, dw, bias);
+  }
+  void add_packed_gradient(const StepRows<F>& g, int64_t out, int64_t in, F* dw, F* bias) {
+    pack_rows(g, out, tile_rows, scratch.packed_outputs);
     add_weight_gradient(out, in, g.count(), scratch.packed_outputs, scratch.packed_inputs, dw);
     if (bias) add_row_sums(g, out, bias);
   }

@@ -5,13 +5,24 @@
 #include "backward_group.h"
 #include "forward.h"
 
+// work(first row, rows, shard) for shards of the batch, one a thread; nothing is shared inside.
 template <class Work> void over_shards(int64_t batch, int64_t threads, const Work& work) {
-  const int64_t shards = threads < batch ? threads : batch;
+  const int64_t shards = threads < 1 ? 1 : threads < batch ? threads : batch;
+  std::vector<std::exception_ptr> failures(shards);
+  auto run = [&](int64_t i) {
+    try {
+      const int64_t first = i * batch / shards;
+      work(first, (i + 1) * batch / shards - first, i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
   std::vector<std::thread> others;
-  for (int64_t i = 1; i < shards; i++)
-    others.emplace_back([&, i] { work(i * batch / shards, (i + 1) * batch / shards - i * batch / shards, i); });
-  work(0, batch / (shards > 0 ? shards : 1), 0);
+  for (int64_t i = 1; i < shards; i++) others.emplace_back(run, i);
+  run(0);
   for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 // Rows that run together: few enough for their keys and values to stay in the cache beside the weights, and enough
@@ -31,7 +42,7 @@ template <class F> void run_forward(const Shape& s, const ForwardPack<F>& pack, 
   over_shards(s.batch, s.threads, [&](int64_t first, int64_t rows, int64_t) {
     const int64_t group = group_rows<F>(s, rows);
     Room<F> room;
-    const auto scratch = room.template fill<ForwardScratch<F>>(s, group, io.memory != nullptr);
+    const auto scratch = room.template fill<ForwardScratch<F>>(s, group);
     for (int64_t done = 0; done < rows; done += group)
       ForwardGroup<F>(s, pack, tape, io, scratch, first + done, group < rows - done ? group : rows - done).run();
   });
