@@ -66,7 +66,12 @@ def measure(args: argparse.Namespace, console: Console) -> records.Record:
         present, skipped = _present(args.contenders)
         record: records.Record = {
             "machine": records.machine(args.threads),
-            "settings": {"repeats": repeats, "shapes": [s.name for s in shapes], "dropout": args.dropout},
+            "settings": {
+                "repeats": repeats,
+                "steps": shapes[0].steps,
+                "shapes": [s.name for s in shapes],
+                "dropout": args.dropout,
+            },
             "notes": {contender.name: contender.note for contender in present},
             "skipped": skipped,
             **{name: [] for name in ("training", "floor", "memory", "generation")},

@@ -14,18 +14,25 @@ import torch
 from feedback_transformer.benchmarks.shapes import Shape
 
 Run = Callable[[], None]
+PATIENCE = 10.0
 
 
 def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[str, float]:
-    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeats):
+    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
+
+    Who has had two turns and `PATIENCE` seconds gets no third: what is that slow needs no warming up.
+    """
+    best, spent = dict.fromkeys(runs, float("inf")), dict.fromkeys(runs, 0.0)
+    for turn in range(repeats):
         for name, run in runs.items():
+            if turn >= 2 and spent[name] > PATIENCE:
+                continue
             gc.collect()
             begin = time.perf_counter()
             for _ in range(calls):
                 run()
-            best[name] = min(best[name], (time.perf_counter() - begin) / calls)
+            seconds = time.perf_counter() - begin
+            best[name], spent[name] = min(best[name], seconds / calls), spent[name] + seconds
     return best
 
 

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig, kernels
 from feedback_transformer.kernels import Needs, check_name, choose, engines
@@ -471,6 +472,7 @@ def test_compiled_steps_equal_the_loop(dropout: float) -> None:
             torch.testing.assert_close(core(case.x)[0], once)
         else:
             assert_same(results(core, "fused+compile", case), results(core, "loop", case))
+    assert counters["frames"]["ok"] > 0, "nothing was compiled"
 
 
 @pytest.mark.slow
