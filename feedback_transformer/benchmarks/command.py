@@ -14,7 +14,8 @@ from feedback_transformer.benchmarks import record as records
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
-from feedback_transformer.benchmarks.speed import calls_within, floor_seconds, take_turns
+from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
+from feedback_transformer.config import ConfigError
 
 MEASUREMENTS = ("training", "memory", "generation")
 
@@ -65,7 +66,12 @@ def measure(args: argparse.Namespace, console: Console) -> records.Record:
         present, skipped = _present(args.contenders)
         record: records.Record = {
             "machine": records.machine(args.threads),
-            "settings": {"repeats": repeats, "shapes": [s.name for s in shapes], "dropout": args.dropout},
+            "settings": {
+                "repeats": repeats,
+                "steps": shapes[0].steps,
+                "shapes": [s.name for s in shapes],
+                "dropout": args.dropout,
+            },
             "notes": {contender.name: contender.note for contender in present},
             "skipped": skipped,
             **{name: [] for name in ("training", "floor", "memory", "generation")},
@@ -88,7 +94,7 @@ def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:
     unknown = set(wanted) - {contender.name for contender in known}
     if unknown:
         names = ", ".join(contender.name for contender in known)
-        raise ValueError(f"no contender is called {', '.join(sorted(unknown))}; there are: {names}")
+        raise ConfigError(f"no contender is called {', '.join(sorted(unknown))}; there are: {names}")
     asked = [contender for contender in known if not wanted or contender.name in wanted]
     reasons = {contender.name: contender.unavailable() for contender in asked}
     skipped = {name: reason for name, reason in reasons.items() if reason}
@@ -113,8 +119,9 @@ def _measure_training(
                 {"shape": shape.name, "dropout": dropout, "shared_kv": shared, "contender": name}
                 | _speed(seconds, shape.tokens)
             )
+    rate = best_rate(shape, repeats)
     for shared in (True, False):
-        seconds, rate = floor_seconds(shape, shared, repeats)
+        seconds = shape.arithmetic(shared) / rate
         row = {"shape": shape.name, "shared_kv": shared, "gigaflops": rate / 1e9} | _speed(seconds, shape.tokens)
         record["floor"].append(row)
 

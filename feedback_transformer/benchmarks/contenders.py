@@ -58,14 +58,14 @@ def contenders() -> list[Contender]:
 
 
 def _engine(name: str, generate: bool | None = None) -> Contender:
-    row = next(row for row in kernels.engines() if row["name"] == name)
+    engine = kernels.find(name)
     generates = name == "native" if generate is None else generate  # fused has no steps of its own
     return Contender(
         name,
-        f"Feedback Transformer: {row['summary']}",
+        f"Feedback Transformer: {engine.summary}",
         lambda shape, dropout, shared: _training("feedback", name, shape, dropout, shared),
         (lambda shape, batch: _generation("feedback", name, shape, batch)) if generates else None,
-        lambda: None if row["available"] == "yes" else row["available"],
+        engine.unavailable,
         per_layer=True,
     )
 

@@ -2,7 +2,7 @@
 
 record = {
   "machine":    {"cpu", "threads", "python", "torch", "system", "commit", "date"},
-  "settings":   {"repeats", "shapes", "dropout"},
+  "settings":   {"repeats", "steps", "shapes", "dropout"},
   "notes":      {contender: what it is},
   "skipped":    {contender: why it did not take part},
   "training":   [{"shape", "dropout", "shared_kv", "contender", "seconds", "tokens_per_second"}],
@@ -92,9 +92,7 @@ def tables(record: Record) -> list[Table]:
     kinds = sorted({(row["dropout"], row["shared_kv"]) for row in record["training"]}, key=lambda k: (not k[1], -k[0]))
     for dropout, shared in kinds:
         kept = [row for row in record["training"] if row["dropout"] == dropout and row["shared_kv"] == shared]
-        floors = [
-            {**row, "contender": "floor (products alone)"} for row in record["floor"] if row["shared_kv"] == shared
-        ]
+        floors = [{**row, "contender": "floor"} for row in record["floor"] if row["shared_kv"] == shared]
         title = f"Training, tokens/s, dropout {dropout:g}" + ("" if shared else ", keys and values per layer")
         made.append(_table(title, kept + floors, "tokens_per_second", lambda row: str(row["shape"])))
     made.append(
@@ -128,10 +126,12 @@ def markdown(record: Record) -> str:
     parts = [
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['cpu']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {about['commit']}. T = 64 steps a block, full memory, forward and backward; in brackets the ratio to "
+        f"commit {about['commit']}. T = {record['settings']['steps']} steps a block, "
+        "full memory, forward and backward; in brackets the ratio to "
         "our Transformer.",
         *(table.markdown() for table in tables(record)),
-        "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + ".",
+        "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + "; `floor`: the "
+        "matrix products of a training step alone, at the best rate torch reaches for any of them.",
     ]
     if record["skipped"]:
         parts.append("Not measured: " + "; ".join(f"`{k}` ({why})" for k, why in record["skipped"].items()) + ".")

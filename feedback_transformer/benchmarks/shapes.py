@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from feedback_transformer.config import ModelConfig
+from feedback_transformer.config import ConfigError, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -63,5 +63,5 @@ def find_shapes(names: list[str]) -> tuple[Shape, ...]:
     found = tuple(shape for shape in SHAPES if not names or any(name in shape.name for name in names))
     if not found:
         known = ", ".join(shape.name for shape in SHAPES)
-        raise ValueError(f"no shape is called like {' or '.join(names)}; there are: {known}")
+        raise ConfigError(f"no shape is called like {' or '.join(names)}; there are: {known}")
     return found

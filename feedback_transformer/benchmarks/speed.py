@@ -14,18 +14,25 @@ import torch
 from feedback_transformer.benchmarks.shapes import Shape
 
 Run = Callable[[], None]
+PATIENCE = 10.0
 
 
 def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[str, float]:
-    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeats):
+    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
+
+    Who has had two turns and `PATIENCE` seconds gets no third: what is that slow needs no warming up.
+    """
+    best, spent = dict.fromkeys(runs, float("inf")), dict.fromkeys(runs, 0.0)
+    for turn in range(repeats):
         for name, run in runs.items():
+            if turn >= 2 and spent[name] > PATIENCE:
+                continue
             gc.collect()
             begin = time.perf_counter()
             for _ in range(calls):
                 run()
-            best[name] = min(best[name], (time.perf_counter() - begin) / calls)
+            seconds = time.perf_counter() - begin
+            best[name], spent[name] = min(best[name], seconds / calls), spent[name] + seconds
     return best
 
 
@@ -37,14 +44,13 @@ def calls_within(run: Run, seconds: float) -> int:
     return max(1, int(seconds / (time.perf_counter() - begin)))
 
 
-def floor_seconds(shape: Shape, shared_kv: bool, repeats: int) -> tuple[float, float]:
-    """Seconds that the bare products of a training step would take at the best rate seen, and that rate.
+def best_rate(shape: Shape, repeats: int) -> float:
+    """Floating-point operations a second of torch's fastest product among the largest of a training step.
 
-    The rate is torch's own for the step's largest products, taken over all steps at once: better than a model that
-    must go step by step can have it.
+    They are taken over all steps at once: better than a model that must go step by step can have it. The floor of a
+    training step is its arithmetic at this rate.
     """
-    rate = max(_rate(*size, repeats) for size in _products(shape))
-    return shape.arithmetic(shared_kv) / rate, rate
+    return max(_rate(*size, repeats) for size in _products(shape))
 
 
 def _products(shape: Shape) -> Iterable[tuple[int, int, int]]:
@@ -63,5 +69,5 @@ def _rate(rows: int, shared: int, columns: int, repeats: int) -> float:
     def run() -> None:
         torch.mm(left, right, out=out)
 
-    calls = calls_within(run, 0.1)
-    return 2 * rows * shared * columns / take_turns({"mm": run}, max(repeats, 3), calls)["mm"]
+    calls = calls_within(run, 0.05)
+    return 2 * rows * shared * columns / take_turns({"mm": run}, 2 * repeats, calls)["mm"]

@@ -22,7 +22,17 @@ from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
 from feedback_transformer.kernels.fused import DTYPES, fused_block
 
-__all__ = ["BlockFunction", "BlockOptions", "BlockWeights", "Engine", "Needs", "check_name", "choose", "engines"]
+__all__ = [
+    "BlockFunction",
+    "BlockOptions",
+    "BlockWeights",
+    "Engine",
+    "Needs",
+    "check_name",
+    "choose",
+    "engines",
+    "find",
+]
 
 
 class BlockFunction(Protocol):
@@ -137,12 +147,17 @@ def check_name(name: str) -> None:
         raise ConfigError(f"there is no engine {name!r}{nearest(name, known)}")
 
 
+def find(name: str) -> Engine:
+    """The engine of that name, whether or not it can run here."""
+    check_name(name)
+    return next(engine for engine in _ENGINES if engine.name == name)
+
+
 def choose(name: str, needs: Needs) -> Engine:
     """The engine of that name, or an error that says why not; for "auto" the fastest that covers the needs."""
     if name == "auto":
         return _fastest(needs)
-    check_name(name)
-    engine = next(engine for engine in _ENGINES if engine.name == name)
+    engine = find(name)
     if lack := engine.lacks(needs):
         raise ConfigError(f"the engine {name!r} does not cover {lack}; choose engine='auto' or engine='loop'")
     if reason := engine.unavailable():

@@ -90,6 +90,12 @@ class Loan(ctypes.Structure):
             raise MemoryError(f"the native engine needs {size / 2**20:.0f} MB more than there are")
         return loan
 
+    def tensor(self) -> Tensor:
+        """The memory as bytes; the loan lasts as long as this tensor."""
+        memory = (ctypes.c_char * self.bytes).from_address(self.data)
+        memory.loan = self
+        return torch.frombuffer(memory, dtype=torch.uint8)
+
     def __del__(self) -> None:
         if self.data:
             library().give_back(ctypes.byref(self))
@@ -109,15 +115,16 @@ class _Block(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         memory = memory.contiguous()
         named = BlockWeights(*weights)  # type: ignore[arg-type]
-        y, memories, ctx.tape = run_forward(shape, x, memory, length, reset, named)
-        ctx.save_for_backward(memory, *weights)
+        y, memories, tape = run_forward(shape, x, memory, length, reset, named)
+        # A saved tensor, because autograd lets go of those after backward even if somebody still holds the loss.
+        ctx.save_for_backward(tape.tensor(), memory, *weights)
         ctx.shape, ctx.length, ctx.reset = shape, length, reset
         return y, memories
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, y_gradient: Tensor, memories_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        memory, *rest = ctx.saved_tensors
+        tape, memory, *rest = ctx.saved_tensors
         weights = contiguous(BlockWeights(*rest))
         shape = ctx.shape
         gradients = BlockWeights(
@@ -131,10 +138,10 @@ class _Block(torch.autograd.Function):
         memory_gradient = torch.empty_like(memory) if ctx.needs_input_grad[4] else None
         io = BackwardIO(
             *(pointer(t) for t in (y_gradient, memories_gradient, memory, ctx.length, ctx.reset)),
-            *cache_pointers(ctx.tape, x_gradient.dtype, shape),
+            *cache_pointers(tape.data_ptr(), x_gradient.dtype, shape),
             *(pointer(t) for t in (x_gradient, memory_gradient)),
         )
-        call("backward", x_gradient.dtype, shape, pointers(weights), ctx.tape.data, io, pointers(gradients))
+        call("backward", x_gradient.dtype, shape, pointers(weights), tape.data_ptr(), io, pointers(gradients))
         return (None, None, None, x_gradient, memory_gradient, *gradients)
 
 
@@ -150,16 +157,16 @@ def run_forward(
     io = ForwardIO(
         *(pointer(t) for t in (x, memory, length, reset, y, memories)),
         shape.steps * shape.width,
-        *cache_pointers(tape, x.dtype, shape),
+        *cache_pointers(tape.data, x.dtype, shape),
     )
     biased = ctypes.c_int64(weights.position_bias is not None)
     call("forward", x.dtype, shape, packed.data, biased, tape.data, io)
     return y, memories, tape
 
 
-def cache_pointers(tape: Loan, dtype: torch.dtype, shape: Shape) -> tuple[int, int]:
+def cache_pointers(tape: int, dtype: torch.dtype, shape: Shape) -> tuple[int, int]:
     """Keys and values [B, P, H, M + T, K], behind the tape."""
-    keys = tape.data + size_of("tape", dtype, shape) * dtype.itemsize
+    keys = tape + size_of("tape", dtype, shape) * dtype.itemsize
     return keys, keys + _cache_size(shape) * dtype.itemsize
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.kernels import BlockFunction, BlockOptions, BlockWeights, Needs, check_name, choose
+from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, check_name, choose
 from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, composition
@@ -60,9 +60,9 @@ class FeedbackTransformer(nn.Module):
         self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
-        engine = choose(self.engine, self._needs(x))
-        if engine.block is not None:
-            return self._run(engine.block, x, state, reset)
+        faster = None if _exporting() else self._by_engine(x, state, reset)
+        if faster is not None:
+            return faster
         outputs = []
         for t in range(x.shape[1]):
             if reset is not None and state is not None:
@@ -98,13 +98,22 @@ class FeedbackTransformer(nn.Module):
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
         return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain())
 
-    def _run(
-        self, block: BlockFunction, x: Tensor, state: MemoryState | None, reset: Tensor | None
-    ) -> tuple[Tensor, MemoryState]:
-        """The same by a faster engine. Its state has no projections: the next step or block computes them."""
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled model calls the engine unseen
+    def _by_engine(
+        self, x: Tensor, state: MemoryState | None, reset: Tensor | None
+    ) -> tuple[Tensor, MemoryState] | None:
+        """A block by the chosen engine, or None if that is the loop. The next step or block computes projections."""
+        engine = choose(self.engine, self._needs(x))
+        if engine.block is None:
+            return None
         if state is None:
             state = MemoryState.empty(len(x), 1, like=x)
-        y, memories = block(x, state.memory[:, 0], state.length, reset, *self._weights())
+        y, memories = engine.block(x, state.memory[:, 0], state.length, reset, *self._weights())
         if reset is not None:
             state = state.forget(reset)
         return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)
+
+
+def _exporting() -> bool:
+    """A graph for elsewhere must be made of operations that exist elsewhere (before torch 2.7 no way to tell)."""
+    return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())

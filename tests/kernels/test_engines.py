@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig, kernels
 from feedback_transformer.kernels import Needs, check_name, choose, engines
@@ -398,6 +399,49 @@ def test_hooks_on_the_layers_are_called_since_auto_then_takes_the_loop() -> None
     assert len(seen) == 3
 
 
+def test_replaced_modules_are_called_since_auto_then_takes_the_loop() -> None:
+    class Doubled(torch.nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x)
+
+    core, x = FeedbackTransformer(SMALL), torch.randn(2, 3, 10)
+    inner = core.stack.blocks[0].feed_forward
+    replacement = Doubled(14, 10)
+    replacement.load_state_dict(inner.contract.state_dict())
+    inner.contract = replacement
+    with torch.no_grad():
+        given = core(x)[0]
+        core.engine = "loop"
+        torch.testing.assert_close(given, core(x)[0], rtol=0, atol=0)
+    core.engine = "fused"
+    with pytest.raises(ConfigError, match="replaced modules"):
+        core(x)
+
+
+def test_a_compiled_model_calls_its_engine(engine: str) -> None:
+    core, x = FeedbackTransformer(SMALL, engine=engine), torch.randn(2, 3, 10)
+    torch.testing.assert_close(torch.compile(core, backend="eager")(x)[0], core(x)[0])
+
+
+@torch.no_grad()
+def test_a_step_can_be_exported() -> None:
+    core = FeedbackTransformer(SMALL).eval()
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.core = core
+
+        def forward(self, x: Tensor, memory: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+            y, state = core.step(x, MemoryState(memory, length))
+            return y, state.memory
+
+    inputs = torch.randn(2, 10), torch.randn(2, 1, 5, 10), torch.tensor([5, 2])
+    exported = torch.export.export(Step(), inputs).module()
+    for found, expected in zip(exported(*inputs), Step()(*inputs), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
 def test_half_precision_is_handed_to_the_loop() -> None:
     core = FeedbackTransformer(SMALL).to(torch.bfloat16)
     y, _ = core(torch.randn(2, 3, 10, dtype=torch.bfloat16))
@@ -428,6 +472,7 @@ def test_compiled_steps_equal_the_loop(dropout: float) -> None:
             torch.testing.assert_close(core(case.x)[0], once)
         else:
             assert_same(results(core, "fused+compile", case), results(core, "loop", case))
+    assert counters["frames"]["ok"] > 0, "nothing was compiled"
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
 //   s_j = q . k_j + q . p_d + b_d,   p = softmax(s) over the visible slots,   o = sum_j dropped(p)_j v_j
 //
 // q carries the 1/sqrt(K) already; q . p_d comes from one product for all rows and heads before. Keys and values are
-// [slots][K]; only visible slots are ever passed in. An adaptive span would multiply p here by its mask over distance and
-// renormalise, and shorten the window that callers pass in.
+// [slots][K]; only visible slots are ever passed in. An adaptive span would multiply p here by its mask over distance
+// and renormalise, and shorten the window that callers pass in.
 #pragma once
 #include "elementwise.h"
 #include "matrix.h"
@@ -27,7 +27,7 @@ template <class F> inline void add_scores(const F* query, const F* keys, F* scor
   for (; j < slots; j++, keys += head) scores[j] += dot(query, keys, head);
 }
 
-// Count vectors of: out (+)= sum_j weights[j] rows[j]. Few vectors take several rows at once, to keep enough sums going.
+// Count vectors of: out (+)= sum_j weights[j] rows[j]. Few vectors take several rows at once: enough sums in flight.
 template <class F, int Count>
 inline void weighted_columns(const F* weights, const F* rows, F* out, int64_t slots, int64_t stride, Into into) {
   constexpr int together = Count >= 8 ? 1 : Count >= 4 ? 2 : 4;

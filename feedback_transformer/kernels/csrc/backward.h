@@ -1,5 +1,5 @@
-// The block backward, step by step from the last one. Two kinds of work wait until a chunk of C steps is done, to become
-// a few large products: the weight gradients, and what a step's scores give to keys and values older than the chunk.
+// The block backward, step by step from the last one. Two kinds of work wait until a chunk of C steps is done, to
+// become a few large products: the weight gradients, and what a step's scores give to keys and values older than the chunk.
 // Inside the chunk a slot collects (`pull_slot`) from the later steps just before its own step is undone.
 #pragma once
 #include "attention.h"
@@ -36,8 +36,8 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, BackwardP
     pack_backward(w.contract + l * d * f, d, f, none, F(1), p.contract + l * p.contract_size, 0, d);
   }
   for (int64_t i = 0; i < 2 * s.pairs; i++)
-    pack_backward((i % 2 ? w.value : w.key) + i / 2 * hk * d, hk, d, s.pre_norm ? w.memory_gain + i / 2 * d : none, F(1),
-                  p.key_value, i * hk, s.projected());
+    pack_backward((i % 2 ? w.value : w.key) + i / 2 * hk * d, hk, d, s.pre_norm ? w.memory_gain + i / 2 * d : none,
+                  F(1), p.key_value, i * hk, s.projected());
   for (int64_t k = 0; k < s.head; k++)
     for (int64_t c = 0; c < s.reach; c++)
       p.position[(k / panel<F> * s.reach + c) * panel<F> + k % panel<F>] =

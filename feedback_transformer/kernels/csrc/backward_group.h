@@ -5,7 +5,8 @@
 template <class F> class BackwardGroup {
  public:
   BackwardGroup(const Shape& s, const Weights<F>& raw, const BackwardPack<F>& w, const Tape<F>& tape,
-                const BackwardIO<F>& io, const BackwardScratch<F>& scratch, const Sums<F>& sums, int64_t first, int64_t rows)
+                const BackwardIO<F>& io, const BackwardScratch<F>& scratch, const Sums<F>& sums, int64_t first,
+                int64_t rows)
       : s(s), raw(raw), w(w), tape(tape), io(io), scratch(scratch), sums(sums), first(first), rows(rows) {}
 
   void run() {
@@ -53,9 +54,9 @@ template <class F> class BackwardGroup {
       const F* g = io.y_gradient + ((first + i) * s.steps + t) * d;
       for (int64_t c = 0; c < d; c++) x[i * d + c] = g[c] + raw.mixing[s.layers] * memory_gradient[i * d + c];
     }
-    add_mixing_gradient(s.layers, t, layer_input(s.layers, t, scratch.normal), memory_gradient);
+    add_mixing_gradient(s.layers, layer_input(s.layers, t, scratch.normal), memory_gradient);
     for (int64_t l = s.layers - 1; l >= 0; l--) {
-      add_mixing_gradient(l, t, prepare_inputs(l, t), memory_gradient);
+      add_mixing_gradient(l, prepare_inputs(l, t), memory_gradient);
       undo_layer(l, t, x);
       add_scaled(x, raw.mixing[l], memory_gradient, rows * d);
     }
@@ -134,7 +135,7 @@ template <class F> class BackwardGroup {
     return x;
   }
 
-  void add_mixing_gradient(int64_t l, int64_t, const F* x, const F* memory_gradient) {
+  void add_mixing_gradient(int64_t l, const F* x, const F* memory_gradient) {
     sums.mixing[l] += dot(x, memory_gradient, rows * s.width);
   }
 
@@ -144,9 +145,10 @@ template <class F> class BackwardGroup {
     F *sum = scratch.sum_gradient + here * d, *after = scratch.after_gradient + here * d;
     F *hidden = scratch.hidden_gradient + here * s.inner, *query = scratch.query_gradient + here * s.inside();
     F* normal = scratch.normal;
+    const F* above = tape.residual + tape.row(l + 1, t, first) * d;
     for (int64_t i = 0; i < rows; i++) {
       if (s.pre_norm) std::memcpy(sum + i * d, x + i * d, d * sizeof(F));
-      else undo_post_norm(2, l, x + i * d, tape.residual + (tape.row(l + 1, t, first) + i) * d, tape.outer_scale[at + i], sum + i * d);
+      else undo_post_norm(2, l, x + i * d, above + i * d, tape.outer_scale[at + i], sum + i * d);
     }
     product(sum, w.contract + l * w.contract_size, d, s.inner, hidden);
     const F *kept = tape.hidden + at * s.inner, keep_scale = F(s.keep_scale());
@@ -166,7 +168,8 @@ template <class F> class BackwardGroup {
     product(query, w.query + l * w.query_size, s.inside(), d, normal);
     for (int64_t i = 0; i < rows; i++) {
       if (s.pre_norm)
-        layer_norm_backward(after + i * d, normal + i * d, scratch.query_input + (here + i) * d, tape.scale[at + i], x + i * d, d);
+        layer_norm_backward(after + i * d, normal + i * d, scratch.query_input + (here + i) * d, tape.scale[at + i],
+                            x + i * d, d);
       else
         for (int64_t c = i * d; c < (i + 1) * d; c++) x[c] = after[c] + normal[c];
     }
@@ -269,15 +272,19 @@ template <class F> class BackwardGroup {
   StepRows<F> of_tape(const F* base, int64_t columns) { return {base, count, s.batch * columns, rows, columns}; }
 
   void add_projection_gradient(StepRows<F> gradient, const StepRows<F>& input) {
+    pack_rows(input, s.width, panel<F>, scratch.packed_inputs);
     for (int64_t i = 0; i < 2 * s.pairs; i++, gradient.base += s.inside())
-      add_gradient(gradient, s.inside(), input, s.width, sums.key_value + i * s.inside() * s.width,
-                   sums.key_value_bias + i * s.inside());
+      add_packed_gradient(gradient, s.inside(), s.width, sums.key_value + i * s.inside() * s.width,
+                          sums.key_value_bias + i * s.inside());
   }
 
   // dW [out][in] += g^T x over the rows; the bias gradient is the sum of g.
   void add_gradient(const StepRows<F>& g, int64_t out, const StepRows<F>& x, int64_t in, F* dw, F* bias) {
-    pack_rows(g, out, tile_rows, scratch.packed_outputs);
     pack_rows(x, in, panel<F>, scratch.packed_inputs);
+    add_packed_gradient(g, out, in, dw, bias);
+  }
+  void add_packed_gradient(const StepRows<F>& g, int64_t out, int64_t in, F* dw, F* bias) {
+    pack_rows(g, out, tile_rows, scratch.packed_outputs);
     add_weight_gradient(out, in, g.count(), scratch.packed_outputs, scratch.packed_inputs, dw);
     if (bias) add_row_sums(g, out, bias);
   }
@@ -297,10 +304,12 @@ template <class F> class BackwardGroup {
     }
     std::memcpy(normal, memory, s.carried * d * sizeof(F));
     F* out = io.memory_gradient ? io.memory_gradient + (first + i) * s.carried * d : nullptr;
-    if (out) times<F>(s.carried, projected, s.projected(), Packed<F>{w.key_value, s.projected(), d}, out, d, Into::overwrite);
+    const Packed<F> weights{w.key_value, s.projected(), d};
+    if (out) times<F>(s.carried, projected, s.projected(), weights, out, d, Into::overwrite);
     for (int64_t j = 0; s.pre_norm && j < s.carried; j++) {
       const Moments<F> moments = layer_norm(normal + j * d, normal + j * d, d);
-      if (out) layer_norm_backward((const F*)nullptr, out + j * d, normal + j * d, moments.inverse_deviation, out + j * d, d);
+      F* row = out + j * d;
+      if (out) layer_norm_backward((const F*)nullptr, row, normal + j * d, moments.inverse_deviation, row, d);
     }
     add_projection_gradient({projected, 1, 0, s.carried, s.projected()}, {normal, 1, 0, s.carried, d});
   }

@@ -5,19 +5,30 @@
 #include "backward_group.h"
 #include "forward.h"
 
+// work(first row, rows, shard) for shards of the batch, one a thread; nothing is shared inside.
 template <class Work> void over_shards(int64_t batch, int64_t threads, const Work& work) {
-  const int64_t shards = threads < batch ? threads : batch;
+  const int64_t shards = threads < 1 ? 1 : threads < batch ? threads : batch;
+  std::vector<std::exception_ptr> failures(shards);
+  auto run = [&](int64_t i) {
+    try {
+      const int64_t first = i * batch / shards;
+      work(first, (i + 1) * batch / shards - first, i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  };
   std::vector<std::thread> others;
-  for (int64_t i = 1; i < shards; i++)
-    others.emplace_back([&, i] { work(i * batch / shards, (i + 1) * batch / shards - i * batch / shards, i); });
-  work(0, batch / (shards > 0 ? shards : 1), 0);
+  for (int64_t i = 1; i < shards; i++) others.emplace_back(run, i);
+  run(0);
   for (std::thread& other : others) other.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
 }
 
 // Rows that run together: few enough for their keys and values to stay in the cache beside the weights, and enough
-// of them to use a weight often once it is there. Measured on a 32 MB cache; flat around the choice.
+// of them to use a weight often once it is there. Measured with 32 MB of cache; the optimum is flat.
 template <class F> int64_t group_rows(const Shape& s, int64_t rows) {
-  const int64_t budget = s.steps == 1 ? 10 << 20 : 6 << 20, seen = s.steps == 1 ? s.reach : s.slots;
+  const int64_t budget = s.steps == 1 ? 12 << 20 : 6 << 20, seen = s.steps == 1 ? s.reach : s.slots;
   const int64_t bytes = seen * s.projected() * sizeof(F), fitting = budget / (bytes > 0 ? bytes : 1);
   const int64_t least = s.steps == 1 ? 6 : 12, most = s.steps == 1 ? 256 : 24;
   const int64_t wanted = fitting < least ? least : fitting > most ? most : fitting;
@@ -25,13 +36,14 @@ template <class F> int64_t group_rows(const Shape& s, int64_t rows) {
   return groups ? (rows + groups - 1) / groups : 0;
 }
 
-template <class F> void run_forward(const Shape& s, const ForwardPack<F>& pack, F* tape_memory, const ForwardIO<F>& io) {
+template <class F>
+void run_forward(const Shape& s, const ForwardPack<F>& pack, F* tape_memory, const ForwardIO<F>& io) {
   Arena<F> arena{tape_memory};
   const Tape<F> tape(arena, s);
   over_shards(s.batch, s.threads, [&](int64_t first, int64_t rows, int64_t) {
     const int64_t group = group_rows<F>(s, rows);
     Room<F> room;
-    const auto scratch = room.template fill<ForwardScratch<F>>(s, group, io.memory != nullptr);
+    const auto scratch = room.template fill<ForwardScratch<F>>(s, group);
     for (int64_t done = 0; done < rows; done += group)
       ForwardGroup<F>(s, pack, tape, io, scratch, first + done, group < rows - done ? group : rows - done).run();
   });

@@ -82,13 +82,15 @@ template <class F> struct ForwardIO {
   KeyValues<F> cache;
 };
 
+constexpr int64_t carried_together = 36;  // memories projected at once; tiles of 6 and of 12 rows fit in
+
 template <class F> struct ForwardScratch {
   F *now, *normal, *used, *projected, *carried;
   int64_t* history;
-  ForwardScratch(Arena<F>& arena, const Shape& s, int64_t rows, bool projects) {
-    const int64_t memories = projects ? s.carried : 0, wide = rows > memories ? rows : memories;
+  ForwardScratch(Arena<F>& arena, const Shape& s, int64_t rows) {
+    const int64_t wide = rows > carried_together ? rows : carried_together;
     now = arena.take(2 * rows * s.width), normal = arena.take(rows * s.width), used = arena.take(s.reach + 8);
-    projected = arena.take(wide * s.projected()), carried = arena.take(memories * s.width);
+    projected = arena.take(wide * s.projected()), carried = arena.take(carried_together * s.width);
     history = reinterpret_cast<int64_t*>(arena.take(rows * 2));
   }
 };
@@ -243,21 +245,24 @@ template <class F> class ForwardGroup {
     for (int64_t i = 0; i < rows; i++) write_slot(first + i, s.carried + t, scratch.projected + i * s.projected());
   }
 
-  // Keys and values of the carried memories, once a block, with this block's weights.
+  // Keys and values of the carried memories, once a block, with this block's weights; a few at a time, so that what is
+  // between memory and slot stays in the cache.
   void project_carried() {
-    for (int64_t i = 0; i < rows; i++) {
-      const F *memory = io.memory + (first + i) * s.carried * s.width, *normal = memory;
-      if (s.pre_norm) {
-        for (int64_t j = 0; j < s.carried; j++)
-          layer_norm(memory + j * s.width, scratch.carried + j * s.width, s.width);
-        normal = scratch.carried;
-      }
-      for (int64_t j = 0; j < s.carried; j++)
-        std::memcpy(scratch.projected + j * s.projected(), w.key_value_bias, s.projected() * sizeof(F));
-      times<F>(s.carried, normal, s.width, Packed<F>{w.key_value, s.width, s.projected()}, scratch.projected,
-               s.projected(), Into::add);
-      for (int64_t j = 0; j < s.carried; j++) write_slot(first + i, j, scratch.projected + j * s.projected());
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < s.carried; j += carried_together)
+        project_some(first + i, j, s.carried - j < carried_together ? s.carried - j : carried_together);
+  }
+  void project_some(int64_t row, int64_t slot, int64_t count) {
+    const F *memory = io.memory + (row * s.carried + slot) * s.width, *normal = memory;
+    if (s.pre_norm) {
+      for (int64_t j = 0; j < count; j++) layer_norm(memory + j * s.width, scratch.carried + j * s.width, s.width);
+      normal = scratch.carried;
     }
+    F* projected = scratch.projected;
+    for (int64_t j = 0; j < count; j++)
+      std::memcpy(projected + j * s.projected(), w.key_value_bias, s.projected() * sizeof(F));
+    times<F>(count, normal, s.width, Packed<F>{w.key_value, s.width, s.projected()}, projected, s.projected(), Into::add);
+    for (int64_t j = 0; j < count; j++) write_slot(row, slot + j, projected + j * s.projected());
   }
 
   void write_slot(int64_t row, int64_t slot, const F* projected) {

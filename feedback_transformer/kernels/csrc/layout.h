@@ -80,9 +80,6 @@ template <class F> struct KeyValues {
   }
 };
 
-// Runs work(first row, rows, shard) for shards of the batch, one a thread; nothing is shared inside.
-template <class Work> void over_shards(int64_t batch, int64_t threads, const Work& work);
-
 // How many memories exist for each row of a shard before a step.
 struct History {
   const int64_t* length;   // [B]

@@ -39,13 +39,18 @@ template <class F> struct Panels {
   const F* base;
   int64_t panel_stride, depth_stride;
 };
+// Memory to be fetched into the cache while a tile is computed: `step` bytes further with every k.
+struct Ahead {
+  const char* from = nullptr;
+  int64_t step = 0;
+};
 template <class F> struct Target {
   F* base;
   int64_t stride;
   Into into;
 };
 
-template <class F> inline void store_row(F* c, const Vector<F>* sums, int count, Into into, int64_t columns) {
+template <class F> __attribute__((always_inline)) inline void store_row(F* c, const Vector<F>* sums, int count, Into into, int64_t columns) {
   const int64_t wide = lanes<F>;
   if (columns >= count * wide) {
     for (int v = 0; v < count; v++) store(c + v * wide, into == Into::add ? load(c + v * wide) + sums[v] : sums[v]);
@@ -58,14 +63,16 @@ template <class F> inline void store_row(F* c, const Vector<F>* sums, int count,
 }
 
 // Rows x (Wide panels) of C, all sums in registers.
+// `ahead`: what will be read next; it is fetched on the way, one part in `share` of it.
 template <class F, int Rows, int Wide, class A>
-inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns) {
+inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns, Ahead ahead = {}) {
   constexpr int count = 2 * Wide;
   Vector<F> sums[Rows][count];
   for (int r = 0; r < Rows; r++)
     for (int v = 0; v < count; v++) sums[r][v] = Vector<F>{};
   for (int64_t k = 0; k < depth; k++) {
     Vector<F> row[count];
+    if (Rows > 3) __builtin_prefetch(ahead.from + k * ahead.step, 0, 2);
 #pragma GCC unroll 8
     for (int v = 0; v < count; v++) {
       const F* at = b.base + (v / 2) * b.panel_stride + k * b.depth_stride + (v % 2) * lanes<F>;
@@ -83,16 +90,16 @@ inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns) 
 
 // `rows` <= Most is only known now: find its tile. One to three rows take several panels, to keep enough sums going.
 template <class F, int Most, class A>
-inline void tile_of(int64_t rows, int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns) {
+inline void tile_of(int64_t rows, int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns, Ahead ahead = {}) {
   constexpr int wide = Most == 1 ? 4 : Most <= 3 ? 2 : 1;
   if (rows == Most) {
     int64_t done = 0;
     for (; wide > 1 && done + (wide - 1) * panel<F> < columns; done += wide * panel<F>, b.base += wide * b.panel_stride)
       tile<F, Most, wide>(depth, a, b, {c.base + done, c.stride, c.into}, columns - done);
     for (; done < columns; done += panel<F>, b.base += b.panel_stride)
-      tile<F, Most, 1>(depth, a, b, {c.base + done, c.stride, c.into}, columns - done);
+      tile<F, Most, 1>(depth, a, b, {c.base + done, c.stride, c.into}, columns - done, ahead);
   } else if constexpr (Most > 1) {
-    tile_of<F, Most - 1>(rows, depth, a, b, c, columns);
+    tile_of<F, Most - 1>(rows, depth, a, b, c, columns, ahead);
   }
 }
 
@@ -105,8 +112,11 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, A a, Panels<F
     for (int64_t i = 0; i < blocks; i++) {
       const int64_t first = i * rows / blocks, count = (i + 1) * rows / blocks - first;
       const int64_t width = columns - done < panel<F> ? columns - done : panel<F>;
+      // Each block of rows fetches its share of the next panel.
+      const int64_t step = panel<F> * sizeof(F) / blocks;
+      const Ahead ahead{reinterpret_cast<const char*>(b.base + b.panel_stride) + i * depth * step, step};
       tile_of<F, tile_rows>(count, depth, a.from_row(first), b, {c.base + first * c.stride + done, c.stride, c.into},
-                            width);
+                            width, ahead);
     }
   }
 }
