@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,9 +20,11 @@ from feedback_transformer.benchmarks import command as bench
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
+from feedback_transformer.decoding import Sampling, generate
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
+from feedback_transformer.tasks.language import Language
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
@@ -51,6 +54,14 @@ examples:
 
 A folder stands for its best checkpoint. Fields of the task can be set by field=value: is a model that learned on 100
 actions still right after 1000?
+"""
+
+GENERATE_HELP = """\
+examples:
+  feedback-transformer generate runs/ptb-char-feedback-laptop-0 --prompt "the meaning of " --max-tokens 200
+  feedback-transformer generate runs/text-feedback-laptop-0 --temperature 0.7 --top-k 40 --samples 4 --seed 1
+
+Text is shown as it is written. The cost of a token and the memory needed do not grow with what has been written.
 """
 
 LIST_HELP = """\
@@ -159,6 +170,16 @@ def make_parser() -> argparse.ArgumentParser:
     sub = add("prepare", prepare.run, "a corpus, or your own text, as tokens to train on", PREPARE_HELP)
     prepare.add_arguments(sub)
 
+    sub = add("generate", run_generate, "let a trained language model write", GENERATE_HELP)
+    sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+    sub.add_argument("--prompt", default="\n", help="text to go on from (a new line)")
+    sub.add_argument("--max-tokens", type=int, default=500, help="how much to write (500)")
+    sub.add_argument("--temperature", type=float, default=1.0, help="0 always takes the likeliest token (1)")
+    sub.add_argument("--top-k", type=int, default=0, help="only among the k likeliest (0: among all)")
+    sub.add_argument("--top-p", type=float, default=1.0, help="only among the likeliest that have this probability (1)")
+    sub.add_argument("--samples", type=int, default=1, help="how many texts, written side by side (1)")
+    add_machine_options(sub)
+
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=("tasks", "presets", "engines", "fields"), help="only these")
 
@@ -260,6 +281,38 @@ def run_evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(scores))
     else:
         print(f"{run.task_name} {run.model.core}: " + ", ".join(show_score(*item) for item in scores.items()))
+    return 0
+
+
+def run_generate(options: argparse.Namespace) -> int:
+    device = check_device(options.device)
+    for name in ("max_tokens", "samples"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)} must be 1 or more")
+    sampling = Sampling(options.temperature, options.top_k, options.top_p)
+    run, model = load_run(options.checkpoint, device)
+    if not isinstance(run.task, Language):
+        raise ConfigError(f"{options.checkpoint} is a model of {run.task_name}, which has no text to write")
+    vocabulary = run.task.corpus.vocabulary
+    prompt = torch.from_numpy(vocabulary.encode(options.prompt).astype("int64")).to(device)
+    random = torch.Generator(device).manual_seed(options.seed or 0)
+    stream = generate(model, prompt.expand(options.samples, -1), sampling, random)
+    written: list[list[int]] = [[] for _ in range(options.samples)]
+    shown = ""
+    for tokens in itertools.islice(stream, options.max_tokens):
+        for text, token in zip(written, tokens.tolist(), strict=True):
+            text.append(token)
+        if options.samples == 1:
+            # A token may end in the middle of a character: show only what can no longer change.
+            whole = vocabulary.decode(prompt.tolist() + written[0])
+            if whole.startswith(shown) and not whole.endswith("\N{REPLACEMENT CHARACTER}"):
+                print(whole[len(shown) :], end="", flush=True)
+                shown = whole
+    if options.samples == 1:
+        print(vocabulary.decode(prompt.tolist() + written[0])[len(shown) :])
+    else:
+        for number, text in enumerate(written, start=1):
+            print(f"--- {number}\n{vocabulary.decode(prompt.tolist() + text)}")
     return 0
 
 

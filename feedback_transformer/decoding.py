@@ -59,11 +59,12 @@ def generate(
     model: nn.Module, prompt: Tensor, sampling: Sampling, generator: torch.Generator | None = None
 ) -> Iterator[Tensor]:
     """Tokens [B], one after the other and without end, that continue prompts [B, n]."""
+    if not prompt.shape[1]:
+        raise ConfigError("a prompt needs at least one token")
     logits, state = None, None
     for block in torch.split(prompt, BLOCK, dim=1):
         logits, state = model(block, state)
-    if logits is None or not logits.shape[1]:
-        raise ConfigError("a prompt needs at least one token")
+    assert logits is not None
     logits = logits[:, -1]
     while True:
         token = sampling.choose(logits, generator)

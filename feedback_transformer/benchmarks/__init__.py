@@ -6,10 +6,6 @@ contenders.py   who takes part, each as two closures: a training step, a step of
 peers.py        public implementations, when they are installed
 speed.py        alternating timings, and the floor
 memory.py       peak extra memory of a training step, in a process of its own
-record.py       the JSON record; tables from it for the terminal, the README and docs/engines.md; the chart
+
+Tables and the chart are made from its record by `report/speed.py`.
 """
-
-from feedback_transformer.benchmarks.command import add_arguments, run
-from feedback_transformer.benchmarks.record import draw_chart, fill_tables
-
-__all__ = ["add_arguments", "draw_chart", "fill_tables", "run"]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from feedback_transformer.benchmarks import record as records
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
 from feedback_transformer.config import ConfigError
+from feedback_transformer.report import speed as report
+from feedback_transformer.report.tables import read_record
+from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.record import environment
 
 MEASUREMENTS = ("training", "memory", "generation")
 
@@ -31,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
     add("--threads", type=int, default=1, help="threads that torch may use")
     add("--out", type=Path, default=Path("results/bench"), help="where PATH.json and PATH.png go")
-    add("--fill", nargs="*", type=Path, default=[], metavar="FILE", help="documents whose tables are to be replaced")
-    add("--from-record", type=Path, metavar="JSON", help="measure nothing: show, draw and fill from this record")
+    add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,22 +44,21 @@ def run(args: argparse.Namespace) -> int:
     json_path = args.out.with_suffix(".json")
     if args.from_record:
         json_path = args.from_record
-        record: records.Record = records.read(json_path)
+        record: report.Record = read_record(json_path)
     else:
         record = measure(args, console)
-        records.write(record, json_path)
-    for table in records.tables(record):
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(json_path, record)
+    for table in report.tables(record):
         console.print(_rich(table))
     chart = json_path.with_suffix(".png")
     if any(row["shared_kv"] for row in record["training"]):
-        records.draw_chart(record, chart)
+        report.draw_chart(record, chart)
         console.print(f"record: {json_path}   chart: {chart}")
-    for document in records.fill_tables(json_path, *args.fill):
-        console.print(f"tables replaced in {document}")
     return 0
 
 
-def measure(args: argparse.Namespace, console: Console) -> records.Record:
+def measure(args: argparse.Namespace, console: Console) -> report.Record:
     """The whole benchmark as a record."""
     shapes = QUICK if args.quick else find_shapes(args.shapes)
     repeats = 1 if args.quick else args.repeats
@@ -64,8 +66,9 @@ def measure(args: argparse.Namespace, console: Console) -> records.Record:
     torch.set_num_threads(args.threads)
     try:
         present, skipped = _present(args.contenders)
-        record: records.Record = {
-            "machine": records.machine(args.threads),
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        record: report.Record = {
+            "machine": {**environment(torch.device("cpu")), "date": now},
             "settings": {
                 "repeats": repeats,
                 "steps": shapes[0].steps,
@@ -102,7 +105,7 @@ def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:
 
 
 def _measure_training(
-    record: records.Record,
+    record: report.Record,
     shape: Shape,
     present: list[Contender],
     dropouts: Iterable[float],
@@ -112,7 +115,7 @@ def _measure_training(
     kinds = [(dropout, True) for dropout in dropouts] + [(record["settings"]["dropout"][0], False)]
     for dropout, shared in kinds:
         console.print(f"training {shape.name}, dropout {dropout:g}, {'shared' if shared else 'per layer'}", style="dim")
-        taking_part = [one for one in present if shared or one.per_layer or one.name == records.REFERENCE]
+        taking_part = [one for one in present if shared or one.per_layer or one.name == report.REFERENCE]
         runs = {one.name: one.train(shape, dropout, shared) for one in taking_part}
         for name, seconds in take_turns(runs, repeats).items():
             record["training"].append(
@@ -127,7 +130,7 @@ def _measure_training(
 
 
 def _measure_memory(
-    record: records.Record, shape: Shape, present: list[Contender], args: argparse.Namespace, console: Console
+    record: report.Record, shape: Shape, present: list[Contender], args: argparse.Namespace, console: Console
 ) -> None:
     console.print(f"memory {shape.name}", style="dim")
     dropout = args.dropout[0]
@@ -140,7 +143,7 @@ def _measure_memory(
 
 
 def _measure_generation(
-    record: records.Record, shapes: tuple[Shape, ...], present: list[Contender], repeats: int, quick: bool,
+    record: report.Record, shapes: tuple[Shape, ...], present: list[Contender], repeats: int, quick: bool,
     console: Console,
 ) -> None:  # fmt: skip
     """One model width, the largest, at every memory size that was asked for."""
@@ -163,7 +166,7 @@ def _speed(seconds: float, tokens: int) -> dict[str, float]:
     return {"seconds": seconds, "tokens_per_second": tokens / seconds}
 
 
-def _rich(table: records.Table) -> RichTable:
+def _rich(table: report.Table) -> RichTable:
     shown = RichTable(title=table.title, title_justify="left")
     for index, head in enumerate(table.heads):
         shown.add_column(head, justify="right" if index else "left")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from feedback_transformer.report.tables import fill, random_walk_table
+from feedback_transformer.report.speed import speed_tables
+from feedback_transformer.report.tables import fill, random_walk_table, read_record
 
 
 def filled(document: str, results: Path) -> str:
     """The document with its tables as the records have them."""
-    return fill(document, {"random-walk": random_walk_table(results)})
+    tables = {"random-walk": random_walk_table(results), "speed": speed_tables(read_record(results / "bench.json"))}
+    return fill(document, tables)
 
 
 def main() -> None:

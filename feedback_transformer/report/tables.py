@@ -20,16 +20,16 @@ from feedback_transformer.report.figures import NAMES
 PAPER_RANDOM_WALK = {"feedback": "100", "transformer": "68", "lstm": "not reported"}  # Table 1, accuracy in %
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table.
 
-    >>> print(markdown(["a", "b"], [["1", "2"]]))
+    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
     | a | b |
-    |---|---|
+    |---|---:|
     | 1 | 2 |
     """
     lines = ["| " + " | ".join(row) + " |" for row in [header, *rows]]
-    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
+    return "\n".join([lines[0], "|---|" + "---:|" * (len(header) - 1), *lines[1:]])
 
 
 def fill(document: str, tables: Mapping[str, str]) -> str:
@@ -42,9 +42,9 @@ def fill(document: str, tables: Mapping[str, str]) -> str:
 
 def random_walk_table(results: Path) -> str:
     """The demonstration's table, from `results/random-walk/*.json`."""
-    records = {core: read(results / "random-walk" / f"{core}.json") for core in NAMES}
+    records = {core: read_record(results / "random-walk" / f"{core}.json") for core in NAMES}
     header = ["model", "parameters", "tokens", "minutes on one core", "accuracy, reduced (%)", "paper, full scale (%)"]
-    return markdown(header, [random_walk_row(core, record) for core, record in records.items()])
+    return markdown_table(header, [random_walk_row(core, record) for core, record in records.items()])
 
 
 def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
@@ -58,5 +58,6 @@ def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
+    """A record, as JSON holds it."""
     return json.loads(path.read_text())

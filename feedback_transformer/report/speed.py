@@ -1,7 +1,7 @@
-"""The record of a benchmark as JSON, and what is made of it: tables in Markdown and on the terminal, a chart.
+"""Speed, from the record of a benchmark: tables in Markdown and on the terminal, a chart.
 
 record = {
-  "machine":    {"cpu", "threads", "python", "torch", "system", "commit", "date"},
+  "machine":    what `training.record.environment` tells, and the date,
   "settings":   {"repeats", "steps", "shapes", "dropout"},
   "notes":      {contender: what it is},
   "skipped":    {contender: why it did not take part},
@@ -14,76 +14,31 @@ record = {
 
 from __future__ import annotations
 
-import json
-import platform
-import subprocess
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
+from matplotlib import pyplot as plt
+
+from feedback_transformer.report.tables import markdown_table
 
 Record = dict[str, Any]
 Row = dict[str, Any]
-START, END = "<!-- bench:start -->", "<!-- bench:end -->"
 REFERENCE = "transformer"  # what ratios lean on
-
-
-def machine(threads: int) -> Row:
-    return {
-        "cpu": _cpu(),
-        "threads": threads,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "system": platform.platform(),
-        "commit": _commit(),
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _commit() -> str:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def write(record: Record, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
-
-
-def read(path: Path) -> Record:
-    record: Record = json.loads(path.read_text())
-    return record
 
 
 # -------------------------------------------------------------------------------------------------- tables
 
 
-class Table:
+class Table(NamedTuple):
     """A title, the heads of the columns, and rows of text."""
 
-    def __init__(self, title: str, heads: list[str], rows: list[list[str]]) -> None:
-        self.title, self.heads, self.rows = title, heads, rows
+    title: str
+    heads: list[str]
+    rows: list[list[str]]
 
     def markdown(self) -> str:
-        def line(cells: list[str]) -> str:
-            return "| " + " | ".join(cells) + " |"
-
-        rule = line(["---"] + ["---:"] * (len(self.heads) - 1))
-        return "\n".join([f"**{self.title}**", "", line(self.heads), rule, *map(line, self.rows)])
+        return f"**{self.title}**\n\n{markdown_table(self.heads, self.rows)}"
 
 
 def tables(record: Record) -> list[Table]:
@@ -120,13 +75,13 @@ def _table(title: str, rows: list[Row], value: str, column: Callable[[Row], str]
     return Table(title, ["", *columns], [[name, *(cell(name, head) for head in columns)] for name in names])
 
 
-def markdown(record: Record) -> str:
+def speed_tables(record: Record) -> str:
     """All tables, with the machine they were measured on."""
     about = record["machine"]
     parts = [
-        f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['cpu']}, "
+        f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {about['commit']}. T = {record['settings']['steps']} steps a block, "
+        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block, "
         "full memory, forward and backward; in brackets the ratio to "
         "our Transformer.",
         *(table.markdown() for table in tables(record)),
@@ -136,26 +91,6 @@ def markdown(record: Record) -> str:
     if record["skipped"]:
         parts.append("Not measured: " + "; ".join(f"`{k}` ({why})" for k, why in record["skipped"].items()) + ".")
     return "\n\n".join(parts)
-
-
-def fill_tables(record_path: Path | str, *documents: Path | str) -> list[Path]:
-    """Write the tables of a record between the markers of documents (README.md, docs/engines.md).
-
-    Returns the documents that changed; one without markers is an error.
-    """
-    text = markdown(read(Path(record_path)))
-    changed = []
-    for document in map(Path, documents):
-        before = document.read_text()
-        head, start, rest = before.partition(START)
-        _, end, tail = rest.partition(END)
-        if not start or not end:
-            raise ValueError(f"{document} has no place for the tables: put {START} and {END} on lines of their own")
-        after = f"{head}{START}\n\n{text}\n\n{END}{tail}"
-        if after != before:
-            document.write_text(after)
-            changed.append(document)
-    return changed
 
 
 # --------------------------------------------------------------------------------------------------- chart
@@ -168,15 +103,10 @@ COLOURS = {
 
 def draw_chart(record: Record, path: Path) -> None:
     """Training speed as bars, one panel a shape, at the first dropout of the record; the floor as a dashed line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     dropout = record["settings"]["dropout"][0]
     rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
-    figure, panels = pyplot.subplots(1, len(shapes), figsize=(3.4 * len(shapes) + 0.6, 3.6), squeeze=False)
+    figure, panels = plt.subplots(1, len(shapes), figsize=(3.4 * len(shapes) + 0.6, 3.6), squeeze=False)
     for panel, shape in zip(panels[0], shapes, strict=True):
         here = [row for row in rows if row["shape"] == shape and row["contender"] != "lstm"]
         names = [row["contender"] for row in here]
@@ -194,9 +124,9 @@ def draw_chart(record: Record, path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("training tokens/s")
     threads = record["machine"]["threads"]
-    title = f"{record['machine']['cpu']}, {threads} thread{'s' if threads > 1 else ''}, dropout {dropout:g}"
+    title = f"{record['machine']['processor']}, {threads} thread{'s' if threads > 1 else ''}, dropout {dropout:g}"
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    plt.close(figure)
