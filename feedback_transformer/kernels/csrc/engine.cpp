@@ -49,8 +49,8 @@ void run_forward(const Shape& s, const ForwardPack<F>& pack, F* tape_memory, con
   });
 }
 
-// The weight was read as W diag(gain) * scale, and scale * W shift was added: from the gradients of those two to W's, the
-// gain's and the shift's. Without a gain only the scale.
+// The weight was read as W diag(gain) * scale, and scale * W shift was added: from the gradients of those two to W's,
+// the gain's and the shift's. Without a gain only the scale.
 template <class F>
 void unfold(const F* w, const F* gain, const F* shift, F scale, int64_t out, int64_t in, const F* folded, const F* bias,
             F* dw, F* dgain, F* dshift) {
@@ -70,8 +70,8 @@ void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, c
   const F* none = nullptr;
   for (int64_t l = 0; l < s.layers; l++) {
     const int64_t v = l * d;
-    unfold(w.query + l * hk * d, s.pre_norm ? w.attention_gain + v : none, w.attention_shift + v, F(s.query_scale()), hk,
-           d, sums.query + l * hk * d, sums.query_bias + l * hk, out.query + l * hk * d, out.attention_gain + v,
+    unfold(w.query + l * hk * d, s.pre_norm ? w.attention_gain + v : none, w.attention_shift + v, F(s.query_scale()),
+           hk, d, sums.query + l * hk * d, sums.query_bias + l * hk, out.query + l * hk * d, out.attention_gain + v,
            out.attention_shift + v);
     unfold(w.expand + l * f * d, s.pre_norm ? w.feed_forward_gain + v : none, w.feed_forward_shift + v, F(1), f, d,
            sums.expand + l * f * d, sums.expand_bias + l * f, out.expand + l * f * d, out.feed_forward_gain + v,
@@ -166,7 +166,7 @@ template <class F> int64_t tape_size(const Shape& s) {
   int forward_##name(const Shape* s, F* packed, int64_t biased, F* tape, const ForwardIO<F>* io) { \
     return guarded([&] { run_forward(*s, pack_in(packed, *s, biased != 0), tape, *io); }); \
   } \
-  int backward_##name(const Shape* s, const Weights<F>* w, F* tape, const BackwardIO<F>* io, const Gradients<F>* out) { \
+  int backward_##name(const Shape* s, const Weights<F>* w, F* tape, const BackwardIO<F>* io, Gradients<F>* out) { \
     return guarded([&] { run_backward(*s, *w, tape, *io, *out); }); \
   }
 

@@ -72,6 +72,7 @@ inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns, 
   Vector<F> sums[Rows][count];
   for (int r = 0; r < Rows; r++)
     for (int v = 0; v < count; v++) sums[r][v] = Vector<F>{};
+  for (int r = 0; r < Rows && c.into == Into::add; r++) __builtin_prefetch(c.base + r * c.stride, 1);
   for (int64_t k = 0; k < depth; k++) {
     Vector<F> row[count];
     if (Rows > 3) __builtin_prefetch(ahead.from + k * ahead.step, 0, 2);
