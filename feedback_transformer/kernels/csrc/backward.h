@@ -1,6 +1,6 @@
 // The block backward, step by step from the last one. Two kinds of work wait until a chunk of C steps is done, to
-// become a few large products: the weight gradients, and what a step's scores give to keys and values older than the chunk.
-// Inside the chunk a slot collects (`pull_slot`) from the later steps just before its own step is undone.
+// become a few large products: the weight gradients, and what a step's scores give to keys and values older than the
+// chunk. Inside the chunk a slot collects (`pull_slot`) from the later steps just before its own step is undone.
 #pragma once
 #include "attention.h"
 #include "layout.h"

@@ -49,8 +49,11 @@ void run_forward(const Shape& s, const ForwardPack<F>& pack, F* tape_memory, con
   });
 }
 
-template <class F> void unfold(const F* w, const F* gain, const F* shift, F scale, int64_t out, int64_t in, const F* folded,
-                               const F* bias, F* dw, F* dgain, F* dshift) {
+// The weight was read as W diag(gain) * scale, and scale * W shift was added: from the gradients of those two to W's,
+// the gain's and the shift's. Without a gain only the scale.
+template <class F>
+void unfold(const F* w, const F* gain, const F* shift, F scale, int64_t out, int64_t in, const F* folded, const F* bias,
+            F* dw, F* dgain, F* dshift) {
   for (int64_t i = 0; i < out; i++, w += in, folded += in, dw += in)
     for (int64_t j = 0; j < in; j++) {
       dw[j] = gain ? scale * (folded[j] * gain[j] + bias[i] * shift[j]) : scale * folded[j];
@@ -61,13 +64,14 @@ template <class F> void unfold(const F* w, const F* gain, const F* shift, F scal
 }
 
 // From the gradients of folded weights to those of the weights; gains, shifts and positions of `out` start as zeros.
-template <class F> void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, const Gradients<F>& out) {
+template <class F>
+void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, const Gradients<F>& out) {
   const int64_t d = s.width, hk = s.inside(), f = s.inner;
   const F* none = nullptr;
   for (int64_t l = 0; l < s.layers; l++) {
     const int64_t v = l * d;
-    unfold(w.query + l * hk * d, s.pre_norm ? w.attention_gain + v : none, w.attention_shift + v, F(s.query_scale()), hk, d,
-           sums.query + l * hk * d, sums.query_bias + l * hk, out.query + l * hk * d, out.attention_gain + v,
+    unfold(w.query + l * hk * d, s.pre_norm ? w.attention_gain + v : none, w.attention_shift + v, F(s.query_scale()),
+           hk, d, sums.query + l * hk * d, sums.query_bias + l * hk, out.query + l * hk * d, out.attention_gain + v,
            out.attention_shift + v);
     unfold(w.expand + l * f * d, s.pre_norm ? w.feed_forward_gain + v : none, w.feed_forward_shift + v, F(1), f, d,
            sums.expand + l * f * d, sums.expand_bias + l * f, out.expand + l * f * d, out.feed_forward_gain + v,
@@ -75,8 +79,8 @@ template <class F> void write_gradients(const Shape& s, const Weights<F>& w, con
   }
   for (int64_t i = 0; i < 2 * s.pairs; i++) {
     const int64_t p = i / 2, at = p * hk * d;
-    unfold((i % 2 ? w.value : w.key) + at, s.pre_norm ? w.memory_gain + p * d : none, w.memory_shift + p * d, F(1), hk, d,
-           sums.key_value + i * hk * d, sums.key_value_bias + i * hk, (i % 2 ? out.value : out.key) + at,
+    unfold((i % 2 ? w.value : w.key) + at, s.pre_norm ? w.memory_gain + p * d : none, w.memory_shift + p * d, F(1), hk,
+           d, sums.key_value + i * hk * d, sums.key_value_bias + i * hk, (i % 2 ? out.value : out.key) + at,
            out.memory_gain + p * d, out.memory_shift + p * d);
   }
   std::memcpy(out.output, sums.output, s.layers * d * hk * sizeof(F));
@@ -113,10 +117,13 @@ template <class F> void run_backward(const Shape& s, const Weights<F>& w, F* tap
     const auto scratch = room.template fill<BackwardScratch<F>>(s, group);
     Arena<F> own{sums_rooms[shard].data()};
     const Sums<F> sums(own, s);
-    for (int64_t done = 0; done < rows; done += group)
-      BackwardGroup<F>(s, w, pack, tape, io, scratch, sums, first + done, group < rows - done ? group : rows - done).run();
+    for (int64_t done = 0; done < rows; done += group) {
+      const int64_t count = group < rows - done ? group : rows - done;
+      BackwardGroup<F>(s, w, pack, tape, io, scratch, sums, first + done, count).run();
+    }
   });
-  for (size_t i = 1; i < sums_rooms.size(); i++) add_scaled(sums_rooms[0].data(), F(1), sums_rooms[i].data(), sums_size.used);
+  for (size_t i = 1; i < sums_rooms.size(); i++)
+    add_scaled(sums_rooms[0].data(), F(1), sums_rooms[i].data(), sums_size.used);
   Arena<F> whole{sums_rooms[0].data()};
   write_gradients(s, w, Sums<F>(whole, s), out);
 }
@@ -147,20 +154,20 @@ template <class F> int64_t tape_size(const Shape& s) {
   return arena.used;
 }
 
-#define DOORS(F, name)                                                                                                  \
-  int64_t pack_size_##name(const Shape* s) { return pack_size<F>(*s); }                                                 \
-  int64_t tape_size_##name(const Shape* s) { return tape_size<F>(*s); }                                                 \
-  int pack_##name(const Shape* s, const Weights<F>* w, F* memory) {                                                     \
-    return guarded([&] {                                                                                                \
-      auto pack = pack_in(memory, *s, w->position_bias != nullptr);                                                     \
-      fill_pack(*s, *w, pack);                                                                                          \
-    });                                                                                                                 \
-  }                                                                                                                     \
-  int forward_##name(const Shape* s, F* packed, int64_t biased, F* tape, const ForwardIO<F>* io) {                      \
-    return guarded([&] { run_forward(*s, pack_in(packed, *s, biased != 0), tape, *io); });                              \
-  }                                                                                                                     \
-  int backward_##name(const Shape* s, const Weights<F>* w, F* tape, const BackwardIO<F>* io, const Gradients<F>* out) { \
-    return guarded([&] { run_backward(*s, *w, tape, *io, *out); });                                                     \
+#define DOORS(F, name) \
+  int64_t pack_size_##name(const Shape* s) { return pack_size<F>(*s); } \
+  int64_t tape_size_##name(const Shape* s) { return tape_size<F>(*s); } \
+  int pack_##name(const Shape* s, const Weights<F>* w, F* memory) { \
+    return guarded([&] { \
+      auto pack = pack_in(memory, *s, w->position_bias != nullptr); \
+      fill_pack(*s, *w, pack); \
+    }); \
+  } \
+  int forward_##name(const Shape* s, F* packed, int64_t biased, F* tape, const ForwardIO<F>* io) { \
+    return guarded([&] { run_forward(*s, pack_in(packed, *s, biased != 0), tape, *io); }); \
+  } \
+  int backward_##name(const Shape* s, const Weights<F>* w, F* tape, const BackwardIO<F>* io, Gradients<F>* out) { \
+    return guarded([&] { run_backward(*s, *w, tape, *io, *out); }); \
   }
 
 extern "C" {

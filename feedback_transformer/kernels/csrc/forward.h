@@ -30,7 +30,8 @@ template <class F> struct ForwardPack {
 // out[i] = scale * W[i] . shift + bias[i]; a null shift or bias counts as zero
 template <class F>
 void folded_bias(const F* w, const F* shift, const F* bias, F scale, F* to, int64_t out, int64_t in) {
-  for (int64_t i = 0; i < out; i++) to[i] = (shift ? scale * dot(w + i * in, shift, in) : F(0)) + (bias ? bias[i] : F(0));
+  for (int64_t i = 0; i < out; i++)
+    to[i] = (shift ? scale * dot(w + i * in, shift, in) : F(0)) + (bias ? bias[i] : F(0));
 }
 
 template <class F> void fill_pack(const Shape& s, const Weights<F>& w, ForwardPack<F>& p) {
@@ -138,8 +139,8 @@ template <class F> class ForwardGroup {
   // x^l -> x^{l+1}
   F* layer(int64_t l, int64_t t, F* x) {
     const int64_t at = tape.row(l, t, first), d = s.width;
-    F *query = tape.query + at * s.inside(), *mixed = tape.mixed + at * s.inside(), *hidden = tape.hidden + at * s.inner;
-    F* inner_normal = tape.inner_normal + at * d;
+    F *query = tape.query + at * s.inside(), *mixed = tape.mixed + at * s.inside();
+    F *hidden = tape.hidden + at * s.inner, *inner_normal = tape.inner_normal + at * d;
     const F* normal = x;
     if (s.pre_norm) {
       for (int64_t i = 0; i < rows; i++) keep(at + i, layer_norm(x + i * d, scratch.normal + i * d, d));
@@ -261,7 +262,8 @@ template <class F> class ForwardGroup {
     F* projected = scratch.projected;
     for (int64_t j = 0; j < count; j++)
       std::memcpy(projected + j * s.projected(), w.key_value_bias, s.projected() * sizeof(F));
-    times<F>(count, normal, s.width, Packed<F>{w.key_value, s.width, s.projected()}, projected, s.projected(), Into::add);
+    const Packed<F> weights{w.key_value, s.width, s.projected()};
+    times<F>(count, normal, s.width, weights, projected, s.projected(), Into::add);
     for (int64_t j = 0; j < count; j++) write_slot(row, slot + j, projected + j * s.projected());
   }
 

@@ -3,8 +3,8 @@
 //   C[r][c] (+)= sum_k A(r, k) B(k, c)
 //
 // C is computed in tiles of up to `tile_rows` rows by a panel of two vectors that stay in registers while k runs. B is
-// read panel by panel: packed, a panel is [depth][panel], so that a weight is read once, in order, whatever the number of
-// rows. Every element is summed in the order of k, so a row's result does not depend on the rows beside it.
+// read panel by panel: packed, a panel is [depth][panel], so that a weight is read once, in order, whatever the number
+// of rows. Every element is summed in the order of k, so a row's result does not depend on the rows beside it.
 #pragma once
 #include "memory.h"
 #include "vector.h"
@@ -33,8 +33,8 @@ template <class F> struct Listed {  // the same, each k at a place of its own
   Listed from_row(int64_t r) const { return {base + r, offset}; }
 };
 
-// Where B(k, c) is: panel i begins at base + i * panel_stride, its row k at k * depth_stride. Up to a panel is read past
-// the last column, never used.
+// Where B(k, c) is: panel i begins at base + i * panel_stride, its row k at k * depth_stride. Up to a panel is read
+// past the last column, never used.
 template <class F> struct Panels {
   const F* base;
   int64_t panel_stride, depth_stride;
@@ -50,7 +50,9 @@ template <class F> struct Target {
   Into into;
 };
 
-template <class F> __attribute__((always_inline)) inline void store_row(F* c, const Vector<F>* sums, int count, Into into, int64_t columns) {
+template <class F>
+__attribute__((always_inline)) inline void store_row(F* c, const Vector<F>* sums, int count, Into into,
+                                                     int64_t columns) {
   const int64_t wide = lanes<F>;
   if (columns >= count * wide) {
     for (int v = 0; v < count; v++) store(c + v * wide, into == Into::add ? load(c + v * wide) + sums[v] : sums[v]);
@@ -70,6 +72,7 @@ inline void tile(int64_t depth, A a, Panels<F> b, Target<F> c, int64_t columns, 
   Vector<F> sums[Rows][count];
   for (int r = 0; r < Rows; r++)
     for (int v = 0; v < count; v++) sums[r][v] = Vector<F>{};
+  for (int r = 0; r < Rows && c.into == Into::add; r++) __builtin_prefetch(c.base + r * c.stride, 1);
   for (int64_t k = 0; k < depth; k++) {
     Vector<F> row[count];
     if (Rows > 3) __builtin_prefetch(ahead.from + k * ahead.step, 0, 2);
@@ -135,7 +138,8 @@ template <class F> struct Packed {
 
 // For x W^T: depth `in`, columns `out`. With a norm's gain in front of the weight, W is read as W diag(gain) * scale.
 template <class F>
-void pack_forward(const F* w, int64_t out, int64_t in, const F* gain, F scale, F* packed, int64_t first, int64_t depth) {
+void pack_forward(const F* w, int64_t out, int64_t in, const F* gain, F scale, F* packed, int64_t first,
+                  int64_t depth) {
   for (int64_t column = 0; column < out; column++) {
     const int64_t at = first + column;
     F* to = packed + at / panel<F> * panel<F> * depth + at % panel<F>;
@@ -144,7 +148,8 @@ void pack_forward(const F* w, int64_t out, int64_t in, const F* gain, F scale, F
 }
 // For g W: depth `out`, columns `in`. `first` is the row of the packed matrix where this weight begins.
 template <class F>
-void pack_backward(const F* w, int64_t out, int64_t in, const F* gain, F scale, F* packed, int64_t first, int64_t depth) {
+void pack_backward(const F* w, int64_t out, int64_t in, const F* gain, F scale, F* packed, int64_t first,
+                   int64_t depth) {
   for (int64_t c = 0; c < in; c += panel<F>) {
     const int64_t width = in - c < panel<F> ? in - c : panel<F>;
     F* to = packed + c * depth + first * panel<F>;
@@ -165,8 +170,8 @@ template <class F> struct StepRows {
   int64_t count() const { return steps * rows; }
 };
 
-// Columns [0, columns) of the rows, in panels of `unit`: [columns / unit][rows][unit]. Up to a vector is read past a row's
-// end and, at the very end, written past the panel: both sides have room.
+// Columns [0, columns) of the rows, in panels of `unit`: [columns / unit][rows][unit]. Up to a vector is read past a
+// row's end and, at the very end, written past the panel: both sides have room.
 template <class F> void pack_rows(const StepRows<F>& from, int64_t columns, int64_t unit, F* to) {
   for (int64_t c = 0; c < columns; c += unit)
     for (int64_t t = 0; t < from.steps; t++)

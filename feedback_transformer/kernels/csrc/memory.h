@@ -1,5 +1,5 @@
-// Working memory. Blocks follow each other with the same sizes, and the system is slow to hand out fresh pages (it clears
-// them): what one block gives back, the next one takes.
+// Working memory. Blocks follow each other with the same sizes, and the system is slow to hand out fresh pages (it
+// clears them): what one block gives back, the next one takes.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -96,7 +96,7 @@ template <class F> struct Arena {
   }
 };
 
-// Memory for one layout, sized by counting: `auto pack = room.fill<BackwardPack<F>>(shape)`. It holds anything at first.
+// Memory for one layout, sized by counting: `auto pack = room.fill<BackwardPack<F>>(shape)`. It may hold anything.
 template <class F> struct Room {
   Stretch stretch;
   Room() = default;

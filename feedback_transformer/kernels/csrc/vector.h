@@ -44,12 +44,13 @@ template <class F> inline F sum_of_lanes(Vector<F> v) {
   return sum;
 }
 
-// out[i] += the sum of vector i's lanes, for as many vectors as half a vector register or more has lanes.
+// out[i] += the sum of the lanes of vector i, for eight vectors.
 #if defined(__AVX2__)
 inline __m256 halved(Vector<float> v) {
 #if defined(__AVX512F__)
   __m512 whole = (__m512)v;
-  return _mm256_add_ps(_mm512_castps512_ps256(whole), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(whole), 1)));
+  const __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(whole), 1));
+  return _mm256_add_ps(_mm512_castps512_ps256(whole), upper);
 #else
   return (__m256)v;
 #endif
@@ -90,7 +91,7 @@ inline Vector<float> exp_of(Vector<float> x) {
   const Vector<float> lowest = Vector<float>{} - 87.0f;
   x = x < lowest ? lowest : x;
   Vector<float> scaled = x * 1.44269504088896341f;
-  const Vector<float> magic = Vector<float>{} + 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
+  const Vector<float> magic = Vector<float>{} + 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds
   Vector<float> shifted = scaled + magic;
   Vector<float> n = shifted - magic;
   Vector<float> r = x - n * 0.693359375f + n * 2.12194440e-4f;
