@@ -1,4 +1,4 @@
-"""What is measured: the shape of a training step, and the arithmetic in it."""
+"""What is measured: the shape of a training step, and the arithmetic in it. T is 64 unless a shape says otherwise."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ SHAPES = (
     Shape("d256 L4 S100 B64", 256, 4, 4, 100, 64),
     Shape("d128 L2 S100 B64", 128, 2, 4, 100, 64),
     Shape("d256 L4 S512 B32", 256, 4, 4, 512, 32),
+    Shape("random walk", 64, 2, 2, 100, 64, steps=16),  # d64 L2 S100 B64, as `feedback-transformer demo` trains
 )
 QUICK = (Shape("d32 L2 S16 B4", 32, 2, 2, 16, 4, steps=8),)
 
