@@ -1,7 +1,7 @@
 // What is computed, and where everything lies.
 //
 // B batch (rows), T steps of the block, M carried memories, L layers, D model width, H heads, K head width, F
-// feed-forward width, P key/value pairs (1: shared by all layers, or L), S memory window, W = min(S, M + T) slots that a
+// feed-forward width, P key/value pairs (1: shared by all layers, or L), S memory window, W = min(S, M + T) slots a
 // step can see.
 //
 // For a row at step t (x^0 its input; pre-norm on the left, post-norm on the right):
