@@ -26,6 +26,7 @@ from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
@@ -41,6 +42,7 @@ examples:
   feedback-transformer train random-walk --preset paper --device cuda
   feedback-transformer train random-walk engine=loop
   feedback-transformer train --resume runs/deeper
+  torchrun --nproc-per-node 2 -m feedback_transformer train random-walk
 
 Any field of the task, the model or the training can be set by field=value; `feedback-transformer list fields`
 tells them all. Ctrl-C saves the run; --resume goes on with it, to the same end as if nothing had happened.
@@ -213,15 +215,17 @@ def check_device(name: str) -> str:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    device = check_device(options.device)
+    device = check_device(local_device(options.device))
     run, folder = run_to_train(options)
     title = f"{run.task_name} {run.model.core}"
     try:
-        with terminal_reporter(title, options.quiet) as report:
+        with terminal_reporter(title, options.quiet or follows()) as report:
             record = train(run, folder, report, resume=options.resume is not None, device=device)
     except StoppedError as stopped:
         print(f"{stopped}. To go on: feedback-transformer train --resume {folder}", file=sys.stderr)
         return INTERRUPTED
+    if follows():
+        return 0
     scores = ", ".join(show_score(name, value) for name, value in record["test"].items())
     cost = f"{record['tokens']:,} tokens, {record['wall_seconds']:.0f} s"
     print(f"{title}: test {scores} ({cost}); the run is in {folder}")

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
@@ -31,6 +32,7 @@ from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
+from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Reporter, Update
 from feedback_transformer.training.record import command_line, environment, open_tensorboard
 from feedback_transformer.training.run import RunConfig
@@ -77,10 +79,8 @@ def train(
             if trainer.progress.step % run.train.eval_every == 0 or trainer.done:
                 trainer.evaluate()
             trainer.report(report)
-            if stopping.is_set():
-                trainer.save("last")
+            if trainer.save_now_and_then(stopping.is_set()):
                 raise StoppedError(f"stopped at step {trainer.progress.step}; everything is in {folder}")
-            trainer.save_now_and_then()
     return trainer.finish()
 
 
@@ -89,8 +89,12 @@ class Trainer:
 
     def __init__(self, run: RunConfig, folder: Path, device: torch.device) -> None:
         self.run, self.folder, self.device = run, folder, device
+        self.team = Team.join(device, run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
+        self.learner = self.team.wrap(Learner(self.model))
+        if not self.team.leads:
+            torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
         self.stream = TrainingStream(run)
         self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
@@ -114,34 +118,40 @@ class Trainer:
             self.restore(last)
         else:
             self._make_folder()
-        self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
+        if self.team.leads:
+            self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
         self.speed_from = (time.monotonic(), self.progress.tokens)
 
     def _make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            checkpoint.write_json(self.folder / "config.json", self.run.to_dict())
+            if self.team.leads:
+                checkpoint.write_json(self.folder / "config.json", self.run.to_dict())
         except OSError as error:
             raise ConfigError(f"cannot write to {self.folder} ({error.strerror}); choose another --out") from None
 
     def save(self, name: str) -> None:
         """All that the run needs to go on from here."""
         self._read_clocks()
+        own = self._memory_tensors() | checkpoint.with_prefix("random", checkpoint.random_tensors(self.device))
+        gathered = self.team.gather(own)
+        self.saved = time.monotonic()
+        if not self.team.leads:
+            return
         tensors = {
             **checkpoint.with_prefix("model", self.model.state_dict()),
             **checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
-            **self._memory_tensors(),
-            **checkpoint.with_prefix("random", checkpoint.random_tensors(self.device)),
+            **checkpoint.with_prefix("process", gathered),
         }
         meta = {
             "run": self.run.to_dict(),
+            "processes": self.team.size,
             "stream": self.stream.position(),
             "progress": asdict(self.progress),
             "losses": self.losses,
             "scores": self.scores,
         }
         checkpoint.save(self.folder / f"{name}.safetensors", tensors, meta)
-        self.saved = time.monotonic()
 
     def _memory_tensors(self) -> dict[str, Tensor]:
         kept = [(part, memory) for part, memory in enumerate(self.memories) if memory is not None]
@@ -153,19 +163,26 @@ class Trainer:
         differences = RunConfig.from_dict(meta["run"]).differences(self.run)
         if differences:
             raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
+        if meta["processes"] != self.team.size:
+            raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
+        own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
         for part in range(self.run.train.accumulate):
-            if memory := checkpoint.without_prefix(f"memory.{part}", tensors):
+            if memory := checkpoint.without_prefix(f"memory.{part}", own):
                 self.memories[part] = self.model.state_from_tensors(memory).to(self.device)
         self.stream.seek(meta["stream"])
         self.progress = Progress(**meta["progress"])
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
-        checkpoint.load_random(checkpoint.without_prefix("random", tensors), self.device)
+        checkpoint.load_random(checkpoint.without_prefix("random", own), self.device)
 
-    def save_now_and_then(self) -> None:
-        if time.monotonic() - self.saved >= self.run.train.checkpoint_seconds:
+    def save_now_and_then(self, stopping: bool) -> bool:
+        """Save when it is time, or when any process of the team is asked to stop; whether that is so."""
+        due = self.team.leads and time.monotonic() - self.saved >= self.run.train.checkpoint_seconds
+        stops, saves = self.team.total(self.device, stopping, due or stopping)
+        if saves:
             self.save("last")
+        return stops > 0
 
     def finish(self) -> dict[str, Any]:
         """The test set, once, with the best weights."""
@@ -191,7 +208,6 @@ class Trainer:
         """One block: forward, backward, clip, Adam. The memory goes on to the next block as plain numbers."""
         train, step = self.run.train, self.progress.step
         tokens, labels, begins = self.stream.next_block(bptt_at(step, train))
-        tokens, labels = tokens.to(self.device), labels.to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         loss, right, asked = self._forward_backward(tokens, labels, begins)
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
@@ -211,16 +227,20 @@ class Trainer:
 
     def _forward_backward(self, tokens: Tensor, labels: Tensor, begins: bool) -> tuple[float, int, int]:
         """Gradients of the mean loss over all labels, part by part; the loss, how many right, how many asked."""
-        train = self.run.train
+        parts, team = self.run.train.accumulate, self.team
         asked, total, right = int((labels != NO_LABEL).sum()), 0.0, 0
-        for part, (some, wanted) in enumerate(zip(*(x.chunk(train.accumulate) for x in (tokens, labels)), strict=True)):
+        own = [team.share(rows).to(self.device).chunk(parts) for rows in (tokens, labels)]
+        for part, (some, wanted) in enumerate(zip(*own, strict=True)):
             memory = None if begins else self.memories[part]
-            loss, good, memory = loss_and_accuracy(self.model, some, wanted, memory)
-            self.memories[part] = memory.detach()
-            loss = loss / max(1, asked)
-            total, right = total + loss.item(), right + good
-            (loss + self._span_penalty() / train.accumulate).backward()  # type: ignore[no-untyped-call]
-        return total, right, asked
+            last = part == parts - 1 or team.size == 1
+            with nullcontext() if last else self.learner.no_sync():  # type: ignore[operator]
+                loss, good, memory = self.learner(some, wanted, memory)
+                self.memories[part] = memory.detach()
+                loss = loss / max(1, asked)
+                total, right = total + loss.item(), right + good
+                (loss * team.size + self._span_penalty() / parts).backward()
+        sums = team.total(self.device, total, right)
+        return sums[0], int(sums[1]), asked
 
     def _span_penalty(self) -> Tensor | float:
         if not self.run.train.span_loss:
@@ -321,7 +341,8 @@ class Trainer:
         }
 
     def write_record(self, finished: bool, test: dict[str, float] | None = None) -> None:
-        checkpoint.write_json(self.folder / "record.json", self.record(finished, test))
+        if self.team.leads:
+            checkpoint.write_json(self.folder / "record.json", self.record(finished, test))
 
     def _read_clocks(self) -> None:
         now, cpu = time.monotonic(), time.process_time()
@@ -330,14 +351,21 @@ class Trainer:
         self.clock, self.cpu_clock = now, cpu
 
 
-def loss_and_accuracy(model: LanguageModel, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
-    """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
-    if model.config.cutoffs:  # an adaptive softmax is never computed whole, so nobody knows what it would answer
-        losses, state = model.losses(tokens, labels, state)
-        return losses.sum(), 0, state
-    logits, state = model(tokens, state)
-    total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
-    return total, int((logits.argmax(dim=-1) == labels).sum()), state
+class Learner(nn.Module):
+    """A model with its loss, as one module: what several processes share."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
+        """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
+        if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
+            losses, state = self.model.losses(tokens, labels, state)
+            return losses.sum(), 0, state
+        logits, state = self.model(tokens, state)
+        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
+        return total, int((logits.argmax(dim=-1) == labels).sum()), state
 
 
 @torch.no_grad()

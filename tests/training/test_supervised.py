@@ -103,16 +103,16 @@ def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> N
 def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = supervised.loss_and_accuracy
+    original = supervised.Learner.forward
     calls = 0
 
-    def broken(*arguments: Any) -> Any:
+    def broken(self: supervised.Learner, *arguments: Any) -> Any:
         nonlocal calls
         calls += 1
-        loss, right, state = original(*arguments)
+        loss, right, state = original(self, *arguments)
         return (loss * float("nan") if calls == 15 else loss), right, state
 
-    monkeypatch.setattr(supervised, "loss_and_accuracy", broken)
+    monkeypatch.setattr(supervised.Learner, "forward", broken)
     with pytest.raises(DivergedError, match=r"the loss is nan .* at step 15"):
         train(small_run(), tmp_path / "run")
     tensors, meta = checkpoint.load(tmp_path / "run" / "last.safetensors")

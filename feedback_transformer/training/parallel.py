@@ -1,0 +1,81 @@
+"""Training on several processes: each computes some of the lanes, and all make the same update.
+
+    torchrun --nproc-per-node 2 -m feedback_transformer train random-walk
+
+The global batch is what the configuration says, whatever the number of processes; gradients are those of the mean over
+all its labels, so that the loss is that of one process. Only the first process writes files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from feedback_transformer.config import ConfigError
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes of a training, and which of them this is."""
+
+    rank: int = 0
+    size: int = 1
+
+    @classmethod
+    def join(cls, device: torch.device, batch_size: int) -> Team:
+        """The team that torchrun has started, or a team of one."""
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        if size == 1:
+            return cls()
+        if batch_size % size:
+            raise ConfigError(f"TrainConfig.batch_size = {batch_size} cannot be shared by {size} processes evenly")
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(dist.get_rank(), size)
+
+    @property
+    def leads(self) -> bool:
+        """Writes the files and talks to people."""
+        return self.rank == 0
+
+    def share(self, rows: Tensor) -> Tensor:
+        """This process's part of a global batch."""
+        return rows.chunk(self.size)[self.rank]
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module, with its gradients averaged over the team."""
+        return nn.parallel.DistributedDataParallel(module) if self.size > 1 else module
+
+    def total(self, device: torch.device, *numbers: float) -> list[float]:
+        """The sums over all processes."""
+        if self.size == 1:
+            return list(numbers)
+        sums = torch.tensor(numbers, dtype=torch.float64, device=device)
+        dist.all_reduce(sums)
+        return sums.tolist()
+
+    def gather(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`RANK.name` -> tensor of every process, on the leading one; nothing on the others."""
+        if self.size == 1:
+            return {f"0.{name}": tensor for name, tensor in own.items()}
+        parts: list[Any] | None = [None] * self.size if self.leads else None
+        dist.gather_object({name: tensor.cpu() for name, tensor in own.items()}, parts)
+        if parts is None:
+            return {}
+        return {f"{rank}.{name}": tensor for rank, part in enumerate(parts) for name, tensor in part.items()}
+
+
+def local_device(name: str) -> str:
+    """`cuda` means this process's own one where torchrun has started several."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
+
+
+def follows() -> bool:
+    """This process was started by torchrun and is not the first: it has nothing to say."""
+    return os.environ.get("RANK", "0") != "0"
