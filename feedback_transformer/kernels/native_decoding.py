@@ -67,14 +67,16 @@ class PackedOnce:
     """Packs at the first use and again only after a parameter changed: an update, a load, a move."""
 
     def __init__(self) -> None:
+        self._parameters: list[Tensor] = []  # held, so that an address cannot come to mean another tensor
         self._seen: list[tuple[int, int]] = []
         self._packed: PackedWeights | None = None
 
     def get(self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]) -> PackedWeights:
         """`parameters` are watched by address and version; `make` gives what is to be packed."""
-        seen = [(p.data_ptr(), p._version) for p in parameters]
+        seen = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
         if self._packed is None or seen != self._seen:
-            self._packed, self._seen = pack_weights(*make()), seen
+            self._packed = pack_weights(*make())
+            self._parameters, self._seen = list(parameters), seen
         return self._packed
 
 
@@ -165,7 +167,7 @@ def begin(
 def native_step(x: Tensor, state: DecodingState, packed: PackedWeights) -> tuple[Tensor, DecodingState]:
     """x [B, D] -> y [B, D] before the final norm, and the state after the step."""
     shape = state.buffer.shape
-    if x.shape != (shape.batch, shape.width) or x.dtype != packed.data.dtype:
+    if x.shape != (shape.batch, shape.width) or not x.dtype == packed.data.dtype == state.buffer.memory.dtype:
         raise ValueError(
             f"x must be [{shape.batch}, {shape.width}] in {packed.data.dtype}; it is {tuple(x.shape)} in {x.dtype}"
         )

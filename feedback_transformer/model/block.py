@@ -156,13 +156,14 @@ class Stack(nn.Module):
         )
 
     def is_plain(self) -> bool:
-        """Made of the modules that were built here, and nobody hooks into them: then an engine may take their place."""
-        ours = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, Dropout}
-        plain = ours | {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}
-        return all(
-            type(module) in plain and not module._forward_hooks and not module._forward_pre_hooks
-            for module in self.modules()
-        )
+        """As it was built, and nobody hooks into it or has set a part apart: then an engine may take its place."""
+        return all(self._as_built(module) for module in self.modules())
+
+    def _as_built(self, module: nn.Module) -> bool:
+        if isinstance(module, Dropout) and (module.p != self.dropout or module.training != self.training):
+            return False
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+        return type(module) in PLAIN and not any(hooks)
 
     def options(self) -> BlockOptions:
         """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
@@ -174,3 +175,7 @@ class Stack(nn.Module):
 def _pick(layer: int, available: int) -> int:
     """One for all layers, or one a layer."""
     return layer if available > 1 else 0
+
+
+PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, Dropout}
+PLAIN |= {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}

@@ -52,7 +52,7 @@ class FeedbackTransformer(nn.Module):
         layers = [x[:, None]]
         for index in range(self.config.num_layers):
             layers.append(self.stack.layer(index, layers[-1], projected, history))
-        memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2)  # [B, N, 1, D]
+        memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2).to(x.dtype)  # [B, N, 1, D]
         state = state.append(memory, self.stack.project(memory), self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(layers[-1]).squeeze(1), state
 

@@ -79,4 +79,4 @@ class LSTM(nn.Module):
         if state is not None:
             given = (state.hidden.transpose(0, 1).contiguous(), state.cell.transpose(0, 1).contiguous())
         y, (hidden, cell) = self.lstm(x, given)
-        return y, LSTMState(hidden.transpose(0, 1), cell.transpose(0, 1))
+        return y, LSTMState(hidden.transpose(0, 1).to(x.dtype), cell.transpose(0, 1).to(x.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,11 @@ class Algorithmic(EpisodeTask):
             )
         if not 0 <= self.printable <= self.num_variables:
             raise ConfigError(f"Algorithmic.printable = {self.printable} must lie in 0 to {self.num_variables}")
+        for name in ("print_weight", "if_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be 0 or more")
+        if not 0 <= self.echo <= 1:
+            raise ConfigError(f"Algorithmic.echo = {self.echo} must lie in 0 to 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:

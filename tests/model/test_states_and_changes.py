@@ -1,0 +1,128 @@
+"""What a state is worth after something else has changed: weights, number type, model, hooks, dropout."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from feedback_transformer import FeedbackTransformer, ModelConfig
+from feedback_transformer.model.language_model import CORES
+
+CONFIG = ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=6)
+
+
+def fresh(seed: int = 0) -> FeedbackTransformer:
+    torch.manual_seed(seed)
+    return FeedbackTransformer(CONFIG).eval()
+
+
+def stepped(core: FeedbackTransformer, steps: int = 4) -> tuple[torch.Tensor, object]:
+    torch.manual_seed(9)
+    x, state = torch.randn(steps + 1, 3, 16), None
+    with torch.no_grad():
+        for t in range(steps):
+            _, state = core.step(x[t], state)
+    return x[steps], state
+
+
+def by_block(core: FeedbackTransformer, x: torch.Tensor, state: object) -> torch.Tensor:
+    """The truth: the next step from the plain memories."""
+    core.engine = "loop"
+    y, _ = core(x[:, None], state.detach())
+    core.engine = "auto"
+    return y[:, 0]
+
+
+CHANGES: dict[str, Callable[[nn.Module], object]] = {
+    "in place": lambda core: [p.mul_(2) for p in core.parameters()],
+    "an optimizer": lambda core: torch.optim.SGD(core.parameters(), lr=1.0).step(),
+    "load_state_dict": lambda core: core.load_state_dict(fresh(5).state_dict()),
+    "load_state_dict, assigned": lambda core: core.load_state_dict(fresh(5).state_dict(), assign=True),
+    "through .data": lambda core: [p.data.mul_(2) for p in core.parameters()],
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_step_after_a_change_of_weights_uses_the_new_ones(name: str) -> None:
+    core = fresh()
+    x, state = stepped(core)
+    for p in core.parameters():
+        p.grad = torch.ones_like(p)
+    with torch.no_grad():
+        CHANGES[name](core)
+        y, _ = core.step(x, state.detach())
+    torch.testing.assert_close(y, by_block(core, x, state), atol=1e-5, rtol=1e-5)
+
+
+def test_a_change_that_torch_counts_is_noticed_in_the_middle_of_a_stream() -> None:
+    core = fresh()
+    x, state = stepped(core)
+    before, _ = core.step(x, state)
+    with torch.no_grad():
+        core.stack.final_norm.weight.mul_(1.0)
+        core.stack.blocks[0].feed_forward.contract.weight.mul_(3.0)
+        after, _ = core.step(x, state)
+    assert not torch.allclose(before, after)
+
+
+def test_a_state_in_the_hands_of_another_model_is_read_with_that_models_weights() -> None:
+    core, other, twin = fresh(), fresh(1), copy.deepcopy(fresh())
+    x, state = stepped(core)
+    with torch.no_grad():
+        for stranger in (other, twin):
+            y, _ = stranger.step(x, state)
+            torch.testing.assert_close(y, by_block(stranger, x, state), atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_may_change_its_number_type_in_the_middle_of_a_stream() -> None:
+    core = fresh()
+    x, state = stepped(core)
+    expected = by_block(core, x, state)
+    core.double()
+    with torch.no_grad():
+        y, state = core.step(x.double(), state)
+        core.step(x.double(), state)
+    torch.testing.assert_close(y.float(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_made_and_used_in_inference_mode_steps() -> None:
+    with torch.inference_mode():
+        core = fresh()
+        x, state = stepped(core)
+        y, _ = core.step(x, state)
+        torch.testing.assert_close(y, by_block(core, x, state), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["feedback", "transformer"])  # torch's LSTM knows no autocast on every CPU
+def test_a_state_from_under_autocast_goes_on_without_it(kind: str) -> None:
+    core = CORES[kind](ModelConfig(core=kind, num_layers=2, model_dim=16, num_heads=2, memory_size=6))
+    x = torch.randn(3, 5, 16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        _, state = core(x)
+    y, _ = core(x, state.detach())
+    assert y.dtype == torch.float32
+    assert torch.isfinite(y).all()
+
+
+def test_dropout_that_somebody_has_switched_off_stays_off() -> None:
+    x = torch.randn(2, 8, 16)
+    for switch in (lambda d: setattr(d, "p", 0.0), nn.Module.eval):
+        core = FeedbackTransformer(ModelConfig(num_layers=2, model_dim=16, num_heads=2, dropout=0.5)).train()
+        assert not torch.equal(core(x)[0], core(x)[0])
+        for module in core.modules():
+            if isinstance(module, nn.Dropout):
+                switch(module)
+        assert torch.equal(core(x)[0], core(x)[0])
+
+
+def test_hooks_on_inner_layers_are_called_forward_and_backward() -> None:
+    core, called = fresh(), []
+    layer = core.stack.blocks[0].feed_forward
+    layer.register_forward_hook(lambda *_: called.append("forward"))
+    layer.register_full_backward_hook(lambda *_: called.append("backward"))
+    core(torch.randn(2, 3, 16))[0].sum().backward()
+    assert called.count("forward") == called.count("backward") == 3
