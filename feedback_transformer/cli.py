@@ -20,17 +20,18 @@ from feedback_transformer.benchmarks import command as bench
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
-from feedback_transformer.decoding import Sampling, generate
+from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
-from feedback_transformer.training.supervised import DivergedError, load_run, score, train
+from feedback_transformer.training.supervised import DivergedError, score, train
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -122,6 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(str(error), BAD_INPUT)
     except DivergedError as error:
         return complain(str(error), FAILED)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "memory" in str(error):
+            return complain(f"there is not enough memory for this ({str(error).splitlines()[0]})", FAILED)
+        raise
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -192,14 +197,28 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
     sub.add_argument("--preset", default="laptop", help="laptop, or smoke to see in seconds that it runs")
     sub.add_argument("--jobs", type=int, default=2, help="trainings at a time, each on one core (2)")
-    sub.add_argument("--seed", type=int, default=0, help="for other weights and other walks (0)")
+    sub.add_argument("--seed", type=seed_number, default=0, help="for other weights and other walks (0)")
     return parser
 
 
 def add_machine_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--seed", type=int, help="for other weights and other data (0)")
+    sub.add_argument("--seed", type=seed_number, help="for other weights and other data (0)")
     sub.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (cpu)")
-    sub.add_argument("--threads", type=int, help="CPU threads (as many as PyTorch takes)")
+    sub.add_argument("--threads", type=positive_number, help="CPU threads (as many as PyTorch takes)")
+
+
+def seed_number(text: str) -> int:
+    """An argument that random numbers can start from."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")
+    return int(text)
+
+
+def positive_number(text: str) -> int:
+    """An argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
 
 
 def check_device(name: str) -> str:
@@ -259,8 +278,8 @@ def read_config(folder: Path) -> RunConfig:
         return RunConfig.from_dict(json.loads(path.read_text()))
     except OSError:
         raise ConfigError(f"{folder} holds no run: there is no {path}") from None
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise ConfigError(f"{path} is not the configuration of a run") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
@@ -276,6 +295,10 @@ def run_evaluate(options: argparse.Namespace) -> int:
             f"{options.checkpoint} has {own.input_size} input and {own.output_size} output symbols, this task "
             f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
         )
+    held_out = getattr(task, "held_out", lambda: task)()
+    if options.overrides and held_out == getattr(own, "held_out", lambda: own)():
+        fields = ", ".join(parse_assignments(options.overrides))
+        raise ConfigError(f"{fields} changes nothing: {run.task_name} is scored on {held_out}")
     count = options.episodes if options.episodes is not None else run.train.test_episodes
     if count < 1:
         raise ConfigError(f"--episodes = {count} must be 1 or more")
@@ -300,23 +323,14 @@ def run_generate(options: argparse.Namespace) -> int:
     vocabulary = run.task.corpus.vocabulary
     prompt = torch.from_numpy(vocabulary.encode(options.prompt).astype("int64")).to(device)
     random = torch.Generator(device).manual_seed(options.seed or 0)
-    stream = generate(model, prompt.expand(options.samples, -1), sampling, random)
-    written: list[list[int]] = [[] for _ in range(options.samples)]
-    shown = ""
-    for tokens in itertools.islice(stream, options.max_tokens):
-        for text, token in zip(written, tokens.tolist(), strict=True):
-            text.append(token)
-        if options.samples == 1:
-            # A token may end in the middle of a character: show only what can no longer change.
-            whole = vocabulary.decode(prompt.tolist() + written[0])
-            if whole.startswith(shown) and not whole.endswith("\N{REPLACEMENT CHARACTER}"):
-                print(whole[len(shown) :], end="", flush=True)
-                shown = whole
+    stream = itertools.islice(generate(model, prompt.expand(options.samples, -1), sampling, random), options.max_tokens)
     if options.samples == 1:
-        print(vocabulary.decode(prompt.tolist() + written[0])[len(shown) :])
-    else:
-        for number, text in enumerate(written, start=1):
-            print(f"--- {number}\n{vocabulary.decode(prompt.tolist() + text)}")
+        for piece in text_pieces(vocabulary.decode, prompt.tolist(), (int(token) for token in stream)):
+            print(piece, end="", flush=True)
+        print()
+        return 0
+    for number, text in enumerate(torch.stack(list(stream), dim=1).tolist(), start=1):
+        print(f"--- {number}\n{vocabulary.decode(prompt.tolist() + text)}")
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -74,6 +75,7 @@ class ModelConfig:
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.head_dim == 0 and self.num_heads > 0:
             if self.model_dim % self.num_heads:
                 raise ConfigError(
@@ -105,7 +107,7 @@ COMPOSITIONS = ("weighted-sum", "top", "layer:K", "average", "recurrent", "previ
 def check_composition(name: str, num_layers: int) -> None:
     """`layer:K` must name a layer that exists (0 is the embedding); the others need only be known."""
     kind, _, index = name.partition(":")
-    if kind == "layer" and index.isdigit() and int(index) <= num_layers:
+    if kind == "layer" and index.isdecimal() and int(index) <= num_layers:
         return
     if kind == "layer" and index:
         raise ConfigError(f"ModelConfig.memory = {name!r}: choose a layer from 0 (the embedding) to {num_layers}")
@@ -143,9 +145,10 @@ class TrainConfig:
     eval_every: int = documented(200, "updates between evaluations on the validation set")
     checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
     engine: str = documented("auto", "how the Feedback Transformer computes a block: auto, native, fused or loop")
-    patience: int = documented(0, "stop after this many evaluations without a better one; 0 means never")
+    patience: int = documented(0, "end (and fine-tune) after this many evaluations without a better one; 0 means never")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.accumulate < 1 or self.batch_size % self.accumulate:
             raise ConfigError(
                 f"TrainConfig.accumulate = {self.accumulate} must be 1 or more and divide batch_size {self.batch_size}"
@@ -161,12 +164,20 @@ class TrainConfig:
         _within(self, "adam_beta2", 0.0, 1.0)
         _one_of(self, "schedule", SCHEDULES)
 
-    @property
-    def total_steps(self) -> int:
-        return self.steps + self.finetune_steps
-
 
 # ------------------------------------------------------------------------------------------------ checks
+
+
+def check_types(config: Any) -> None:
+    """Every field of a dataclass is of the type it is declared with, and every number is finite."""
+    for name, wanted in field_types(type(config)).items():
+        value = getattr(config, name)
+        try:
+            right = (wanted is str or not isinstance(value, str)) and _parse(wanted, value) == value
+        except (ValueError, TypeError, OverflowError):
+            right = False
+        if not right:
+            raise ConfigError(_expected(type(config), name, wanted, value))
 
 
 def _sentence(config: Any, name: str) -> str:
@@ -244,9 +255,14 @@ def _coerce(kind: type, name: str, wanted: Any, value: Any) -> Any:
     """Text or JSON to the field's type, or a sentence that says what was expected."""
     try:
         return _parse(wanted, value)
-    except (ValueError, TypeError, SyntaxError):
-        expected = getattr(wanted, "__name__", str(wanted)) if not typing.get_args(wanted) else str(wanted)
-        raise ConfigError(f"{kind.__name__}.{name} = {value!r} is not of type {expected}") from None
+    except (ValueError, TypeError, SyntaxError, OverflowError):
+        raise ConfigError(_expected(kind, name, wanted, value)) from None
+
+
+def _expected(kind: type, name: str, wanted: Any, value: Any) -> str:
+    expected = getattr(wanted, "__name__", str(wanted)) if not typing.get_args(wanted) else str(wanted)
+    finite = ", and finite" if wanted is float else ""
+    return f"{kind.__name__}.{name} = {value!r} is not of type {expected}{finite}"
 
 
 def _parse(wanted: Any, value: Any) -> Any:
@@ -263,7 +279,7 @@ def _parse(wanted: Any, value: Any) -> Any:
             raise ValueError
         return int(value) if not isinstance(value, str) or value.lstrip("+-").isdigit() else int(number)
     if wanted is float:
-        if isinstance(value, bool):
+        if isinstance(value, bool) or not math.isfinite(float(value)):
             raise ValueError
         return float(value)
     if wanted is str:

@@ -7,7 +7,8 @@ The state is as large after a million tokens as after `memory_size`, so there is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from feedback_transformer.config import ConfigError
 
 BLOCK = 128  # steps in which a prompt is read
+COLD = 1e-6  # below this temperature only the likeliest token has a chance
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Sampling:
     top_p: float = 1.0  # only among the likeliest that together have this probability
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise ConfigError(f"temperature = {self.temperature} must be 0 or more")
+        if not 0 <= self.temperature < math.inf:
+            raise ConfigError(f"temperature = {self.temperature} must be 0 or more, and finite")
         if self.top_k < 0:
             raise ConfigError(f"top_k = {self.top_k} must be 0 or more")
         if not 0 < self.top_p <= 1:
@@ -36,7 +38,7 @@ class Sampling:
 
     def choose(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """logits [B, V] -> tokens [B]"""
-        if self.temperature == 0:
+        if self.temperature < COLD:
             return logits.argmax(dim=-1)
         probabilities = torch.softmax(self.restrict(logits / self.temperature), dim=-1)
         return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
@@ -71,3 +73,20 @@ def generate(
         yield token
         with torch.no_grad():  # the caller's own setting holds between two tokens
             logits, state = model.step(token, state)  # type: ignore[operator]
+
+
+CONTEXT = 32  # tokens before a new one that its text may depend on: a space between words, the bytes of a character
+
+
+def text_pieces(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], tokens: Iterator[int]) -> Iterator[str]:
+    """The text of a prompt, then of each token as soon as it is a whole character, at a cost that does not grow."""
+    yield decode(prompt)
+    shown, waiting = list(prompt[-CONTEXT:]), []
+    for token in tokens:
+        waiting.append(token)
+        before, after = decode(shown), decode(shown + waiting)
+        if after.startswith(before) and not after.endswith("\N{REPLACEMENT CHARACTER}"):
+            yield after[len(before) :]
+            shown, waiting = (shown + waiting)[-CONTEXT:], []
+    if waiting:
+        yield decode(shown + waiting)[len(decode(shown)) :]

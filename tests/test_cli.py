@@ -75,6 +75,14 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         (["train", "random-walk", "num_layers=-3"], "ModelConfig.num_layers = -3 must be 1 or more"),
         (["train", "random-walk", "num_layers=x"], "ModelConfig.num_layers = 'x' is not of type int"),
         (["train", "random-walk", "--device", "gpu9"], "device 'gpu9' is not available"),
+        (["train", "random-walk", "steps=1e400"], "TrainConfig.steps = '1e400' is not of type int"),
+        (["train", "random-walk", "learning_rate=inf"], "learning_rate = 'inf' is not of type float, and finite"),
+        (["train", "random-walk", "engine=turbo"], "there is no engine 'turbo'"),
+        (["train", "random-walk", "core=lstm", "engine=turbo"], "there is no engine 'turbo'"),
+        (["train", "algorithmic-3", "print_weight=nan"], "print_weight = 'nan' is not of type float, and finite"),
+        (["train", "algorithmic-3", "print_weight=-1"], "Algorithmic.print_weight = -1.0 must be 0 or more"),
+        (["train", "algorithmic-3", "echo=7"], "Algorithmic.echo = 7.0 must lie in 0 to 1"),
+        (["train", "random-walk", "train_episodes=1", "batch_size=5000"], "7 tokens cannot fill 5000 lanes"),
         (["train"], "which task? choose one of random-walk"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),
         (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
@@ -92,6 +100,37 @@ def test_a_mistake_is_a_sentence(
     monkeypatch.chdir(tmp_path)
     assert sentence in complaint(capsys, *arguments)
     assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train", "random-walk", "--seed", "-1"], ["train", "random-walk", "--threads", "0"], ["demo", "--seed", "x"]],
+)
+def test_an_argument_that_is_no_such_number_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "is not a whole number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"[]", b'{"seed": "abc"}', b'{"task_name": "copy", "model": []}', b"{"]
+)
+def test_a_damaged_configuration_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    assert "config.json is damaged" in complaint(capsys, "train", "--resume", str(tmp_path))
+
+
+def test_a_field_that_does_not_change_the_score_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["train", "copy", "--preset", "smoke", "--quiet", "--out", str(tmp_path / "copy")]) == 0
+    assert "length changes nothing: copy is scored on" in complaint(
+        capsys, "evaluate", str(tmp_path / "copy"), "length=9"
+    )
 
 
 def test_an_unwritable_folder_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

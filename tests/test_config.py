@@ -26,6 +26,13 @@ from feedback_transformer.training.run import RunConfig
         ({"memory": "layer:3"}, "choose a layer from 0 (the embedding) to 2"),
         ({"position_slopes": (1.0,)}, "has 1 slopes for num_heads = 2"),
         ({"memory_size": -1}, "ModelConfig.memory_size = -1 must be 1 or more"),
+        ({"num_layers": "4"}, "ModelConfig.num_layers = '4' is not of type int"),
+        ({"num_layers": 2.5}, "ModelConfig.num_layers = 2.5 is not of type int"),
+        ({"num_layers": True}, "ModelConfig.num_layers = True is not of type int"),
+        ({"dropout": "a"}, "ModelConfig.dropout = 'a' is not of type float, and finite"),
+        ({"embedding_std": float("nan")}, "ModelConfig.embedding_std = nan is not of type float, and finite"),
+        ({"memory": 3}, "ModelConfig.memory = 3 is not of type str"),
+        ({"memory": "layer:²"}, "choose a layer from 0"),
     ],
 )
 def test_an_invalid_model_is_a_sentence(fields: dict[str, object], sentence: str) -> None:
@@ -52,7 +59,9 @@ def test_overrides_are_read_by_the_type_of_the_field() -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [("num_layers", "two"), ("num_layers", "1.5"), ("shared_kv", "perhaps")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_layers", "two"), ("num_layers", "1.5"), ("num_layers", "inf"), ("shared_kv", "perhaps")]
+)
 def test_a_value_of_the_wrong_type_is_a_sentence(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"ModelConfig.{name} = '{value}' is not of type"):
         override(ModelConfig(), {name: value})

@@ -18,6 +18,7 @@ LOGITS = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]]))
     [
         (Sampling(), {0, 1, 2, 3}),
         (Sampling(temperature=0), {0}),
+        (Sampling(temperature=1e-45), {0}),
         (Sampling(top_k=2), {0, 1}),
         (Sampling(top_k=9), {0, 1, 2, 3}),
         (Sampling(top_p=0.5), {0}),
@@ -59,7 +60,9 @@ def test_the_same_seed_writes_the_same() -> None:
     assert not torch.equal(runs[0], runs[2])
 
 
-@pytest.mark.parametrize("fields", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}])
+@pytest.mark.parametrize(
+    "fields", [{"temperature": -1}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.1}]
+)
 def test_impossible_sampling_is_a_sentence(fields: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(fields))):
         Sampling(**fields)

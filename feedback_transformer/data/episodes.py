@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Array = NDArray[np.int64]
+from feedback_transformer.config import ConfigError
+from feedback_transformer.model.language_model import NO_LABEL as NO_LABEL
 
-NO_LABEL = -100  # positions at which nothing is asked; the value that cross_entropy leaves out
+Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> EpisodeL
     total = len(episodes.tokens)
     steps = total // batch_size
     if steps == 0:
-        raise ValueError(
+        raise ConfigError(
             f"{total} tokens cannot fill {batch_size} lanes: use fewer lanes (batch_size) or more episodes"
         )
     begins = np.zeros(total, dtype=bool)

@@ -28,10 +28,11 @@ from feedback_transformer.report.tables import random_walk_row
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.progress import PlainReporter, Update
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError, stop_request
-from feedback_transformer.training.supervised import load_run, train
+from feedback_transformer.training.supervised import train
 
 TASK = "random-walk"
 INTERRUPTED, FAILED = 130, 1

@@ -59,13 +59,13 @@ class LanguageModel(nn.Module):
         engine: str = "auto",
     ) -> None:
         super().__init__()
-        if vocab_size < 1:
-            raise ConfigError(f"vocab_size = {vocab_size} must be 1 or more")
         output_size = vocab_size if output_size is None else output_size
+        if vocab_size < 1 or output_size < 1:
+            raise ConfigError(f"vocab_size = {vocab_size} and output_size = {output_size} must be 1 or more")
+        check_name(engine)
         self.config = config
         self.core = CORES[config.core](config)
         if isinstance(self.core, FeedbackTransformer):
-            check_name(engine)
             self.core.engine = engine
         self.vocab_size = vocab_size
         self.embedding, self.head = make_ends(config, vocab_size, output_size)
@@ -107,7 +107,7 @@ class LanguageModel(nn.Module):
         if tokens.device.type == "cpu" and tokens.numel():
             low, high = (int(bound) for bound in torch.aminmax(tokens))
             if low < 0 or high >= size:
-                raise ValueError(
+                raise ConfigError(
                     f"token {low if low < 0 else high} is out of range: the vocabulary has {size} symbols, "
                     f"0 to {size - 1}"
                 )

@@ -45,6 +45,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
         raise CheckpointError(f"{path} is truncated or not a checkpoint ({error}); take another one") from None
+    if not isinstance(meta, dict):
+        raise CheckpointError(f"{path} is damaged: its header is not a checkpoint's; take another one")
     if meta.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {meta.get('format')!r}; this version reads format {FORMAT}")
     return tensors, meta
@@ -57,9 +59,17 @@ def write_atomically(path: Path, write: Any) -> None:
         write(temporary)
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """What the user wants no file to allow; asking for it means setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -15,13 +15,15 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Adam:
     return torch.optim.Adam(model.parameters(), lr=train.learning_rate, betas=betas, eps=1e-8, fused=True)
 
 
-def rate_at(step: int, train: TrainConfig) -> float:
+def rate_at(step: int, train: TrainConfig, main_steps: int | None = None) -> float:
     """The rate of update `step` (from 0): linear warm-up, then the schedule; at last fine-tuning at a tenth.
 
     >>> [rate_at(s, TrainConfig(steps=4, finetune_steps=1, warmup_steps=2, learning_rate=1.0)) for s in range(5)]
     [0.5, 1.0, 1.0, 1.0, 0.1]
+
+    `main_steps` is where fine-tuning begins if that is earlier than planned.
     """
-    if step >= train.steps:
+    if step >= (train.steps if main_steps is None else main_steps):
         return train.learning_rate / 10
     warm = min(1.0, (step + 1) / max(1, train.warmup_steps))
     done = max(0.0, (step - train.warmup_steps) / max(1, train.steps - train.warmup_steps))

@@ -57,8 +57,12 @@ def processor() -> str:
 
 
 def command_line() -> str:
-    """The command that started this process, for whoever wants to run it again."""
-    return " ".join(["feedback-transformer", *sys.argv[1:]])
+    """The command that started this process, for whoever wants to run it again; where it wrote is left out."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        at = words.index("--out")
+        words = words[:at] + words[at + 2 :]
+    return " ".join(["feedback-transformer", *words])
 
 
 def open_tensorboard(folder: Path, step: int) -> Any:
@@ -67,4 +71,4 @@ def open_tensorboard(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder), purge_step=step)
+    return SummaryWriter(str(folder), purge_step=step + 1)

@@ -64,6 +64,16 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """What `to_dict` gave; anything else is a ConfigError."""
+        try:
+            return cls._from_dict(values)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"this is not the configuration of a run ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
         if values["task_name"] not in TASKS:
             make_task(values["task_name"])  # says which tasks there are
         task_type = type(TASKS[values["task_name"]].task)

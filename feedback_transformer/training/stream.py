@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
-from feedback_transformer.config import TrainConfig, override, parse_assignments
+from feedback_transformer.config import ConfigError, TrainConfig, override, parse_assignments
 from feedback_transformer.data.episodes import Lanes
 from feedback_transformer.tasks import Task
 from feedback_transformer.training.run import RunConfig
@@ -12,7 +14,16 @@ from feedback_transformer.training.run import RunConfig
 
 def stages(task: Task, train: TrainConfig) -> list[Task]:
     """The tasks of the curriculum, the task itself last. A stage is written as `length=6` or `length=6,size=4`."""
-    return [override(task, parse_assignments(stage.split(","))) for stage in train.curriculum] + [task]
+    easier = [override(task, parse_assignments(stage.split(","))) for stage in train.curriculum]
+    for text, stage in zip(train.curriculum, easier, strict=True):
+        if _symbols(stage) != _symbols(task):
+            raise ConfigError(f"TrainConfig.curriculum has {text!r}, which changes the task's symbols; leave those be")
+    return [*easier, task]
+
+
+def _symbols(task: Task) -> tuple[Any, ...]:
+    """What a model's inputs and outputs stand for."""
+    return tuple(getattr(task, name, None) for name in ("input_size", "output_size", "inputs", "outputs"))
 
 
 class TrainingStream:
@@ -42,10 +53,10 @@ class TrainingStream:
     def next_block(self, steps: int) -> tuple[Tensor, Tensor, bool]:
         """Tokens and labels [B, T], and whether they begin a pass: then the memory begins anew too."""
         lanes = self._current_lanes()
-        steps = min(steps, lanes.steps)
-        if self.at + steps > lanes.steps:
+        if self.at and self.at + steps > lanes.steps:
             self.passes, self.at = self.passes + 1, 0
             lanes = self._current_lanes()
+        steps = min(steps, lanes.steps)
         begins = self.at == 0
         tokens, labels = lanes.block(self.at, steps)
         self.at += steps

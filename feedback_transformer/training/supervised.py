@@ -30,7 +30,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training import checkpoint
-from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.loading import load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Reporter, Update
@@ -59,12 +59,8 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     evaluations_since_best: int = 0
+    main_steps: int | None = None  # where the main stage ended early, to be fine-tuned from
     curve: list[dict[str, Any]] = field(default_factory=list)
-
-
-def make_model(run: RunConfig) -> LanguageModel:
-    """The model of a run, with its first weights drawn from torch's random numbers."""
-    return LanguageModel(run.model, run.task.input_size, run.task.output_size, engine=run.train.engine)
 
 
 def train(
@@ -133,6 +129,7 @@ class Trainer:
     def save(self, name: str) -> None:
         """All that the run needs to go on from here."""
         self._read_clocks()
+        self._refuse_nonsense(*(float(parameter.detach().sum()) for parameter in self.model.parameters()))
         own = self._memory_tensors() | checkpoint.with_prefix("random", checkpoint.random_tensors(self.device))
         gathered = self.team.gather(own)
         self.saved = time.monotonic()
@@ -160,7 +157,7 @@ class Trainer:
     def restore(self, path: Path) -> None:
         """Exactly where the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
-        differences = RunConfig.from_dict(meta["run"]).differences(self.run)
+        differences = run_of(meta, path).differences(self.run)
         if differences:
             raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
         if meta["processes"] != self.team.size:
@@ -197,10 +194,18 @@ class Trainer:
         return self.record(finished=True, test=test)
 
     @property
+    def main_steps(self) -> int:
+        """The updates before fine-tuning: as many as were asked for, or until patience ended."""
+        ended = self.progress.main_steps
+        return self.run.train.steps if ended is None else ended
+
+    @property
+    def total_steps(self) -> int:
+        return self.main_steps + self.run.train.finetune_steps
+
+    @property
     def done(self) -> bool:
-        patience = self.run.train.patience
-        tired = 0 < patience <= self.progress.evaluations_since_best
-        return tired or self.progress.step >= self.run.train.total_steps
+        return self.progress.step >= self.total_steps
 
     # ---------------------------------------------------------------- one update
 
@@ -213,7 +218,7 @@ class Trainer:
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
         self._refuse_nonsense(loss, norm.item())
         for group in self.optimizer.param_groups:
-            group["lr"] = rate_at(step, train)
+            group["lr"] = rate_at(step, train, self.main_steps)
         self.optimizer.step()
         for span in self.model.spans():
             span.clamp_()
@@ -247,12 +252,17 @@ class Trainer:
             return 0.0
         return self.run.train.span_loss * sum((span.penalty() for span in self.model.spans()), torch.zeros(()))
 
-    def _refuse_nonsense(self, loss: float, norm: float) -> None:
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise DivergedError(
-                f"the loss is {loss} and its gradient's norm {norm} at step {self.progress.step + 1}. The last good "
-                f"checkpoint is kept in {self.folder}; try a smaller learning_rate or gradient_clip"
-            )
+    def _refuse_nonsense(self, *numbers: float) -> None:
+        """Neither the loss nor the gradient nor a weight may cease to be a number; nothing such is ever saved."""
+        if all(map(math.isfinite, numbers)):
+            return
+        kept = (
+            "The last good checkpoint is kept" if (self.folder / "last.safetensors").exists() else "Nothing was saved"
+        )
+        raise DivergedError(
+            f"the loss, its gradient or a weight is no longer a finite number at step {self.progress.step + 1}. "
+            f"{kept} in {self.folder}; try a smaller learning_rate or gradient_clip"
+        )
 
     def _advance_curriculum(self) -> None:
         """On when the gate is passed, or when this stage's share of the steps is used up."""
@@ -277,6 +287,8 @@ class Trainer:
         progress.evaluations_since_best = 0 if better else progress.evaluations_since_best + 1
         if better:
             progress.best, progress.best_step = value, progress.step
+        if 0 < self.run.train.patience <= progress.evaluations_since_best and progress.step < self.main_steps:
+            progress.main_steps = progress.step
         self._read_clocks()
         point = {
             "step": progress.step,
@@ -285,7 +297,7 @@ class Trainer:
             "loss": sum(self.losses) / max(1, len(self.losses)),
             "running_accuracy": progress.running_accuracy,
             "stage": self.stream.stage,
-            "rate": rate_at(progress.step - 1, self.run.train),
+            "rate": rate_at(progress.step - 1, self.run.train, self.main_steps),
             **self.scores,
         }
         progress.curve.append(point)
@@ -307,11 +319,11 @@ class Trainer:
         since, tokens = self.speed_from
         speed = (progress.tokens - tokens) / max(1e-9, now - since)
         per_step = progress.tokens / max(1, progress.step)
-        left = (self.run.train.total_steps - progress.step) * per_step / max(1e-9, speed)
+        left = (self.total_steps - progress.step) * per_step / max(1e-9, speed)
         reporter(
             Update(
                 step=progress.step,
-                total_steps=self.run.train.total_steps,
+                total_steps=self.total_steps,
                 tokens=progress.tokens,
                 loss=sum(self.losses[-20:]) / len(self.losses[-20:]) if self.losses else progress.curve[-1]["loss"],
                 accuracy=progress.running_accuracy,
@@ -373,28 +385,3 @@ def score(model: LanguageModel, run: RunConfig, data: Any, device: torch.device)
     """The task's scores of a model that is not learning."""
     model.eval()
     return run.task.score(model, data, device)
-
-
-def load_model(model: LanguageModel, tensors: dict[str, Tensor], path: Path) -> None:
-    """The weights of a checkpoint, or a sentence on what does not fit."""
-    weights, wanted = checkpoint.without_prefix("model", tensors), model.state_dict()
-    for name in wanted:
-        if name not in weights:
-            raise CheckpointError(f"{path} has no weight {name!r}: it is of another model")
-        if weights[name].shape != wanted[name].shape:
-            shapes = f"{tuple(weights[name].shape)}, not {tuple(wanted[name].shape)}"
-            raise CheckpointError(f"{path} does not fit this model: {name!r} is of shape {shapes}")
-    extra = sorted(set(weights) - set(wanted))
-    if extra:
-        raise CheckpointError(f"{path} does not fit this model: it has {extra[0]!r}, the model has not")
-    model.load_state_dict(weights)
-
-
-def load_run(path: Path, device: str = "cpu") -> tuple[RunConfig, LanguageModel]:
-    """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint)."""
-    path = path / "best.safetensors" if path.is_dir() else path
-    tensors, meta = checkpoint.load(path)
-    run = RunConfig.from_dict(meta["run"])
-    model = make_model(run).to(device)
-    load_model(model, tensors, path)
-    return run, model.eval()

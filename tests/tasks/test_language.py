@@ -14,9 +14,13 @@ from torch import Tensor, nn
 from feedback_transformer import LanguageModel, ModelConfig
 from feedback_transformer.cli import main
 from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.corpus import Corpus
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.data.token_lanes import TokenLanes, scoring_blocks
+from feedback_transformer.decoding import text_pieces
+from feedback_transformer.presets import preset
 from feedback_transformer.tasks.language import Language, mean_loss
+from feedback_transformer.training.stream import TrainingStream
 
 CPU = torch.device("cpu")
 
@@ -94,6 +98,30 @@ def test_a_corpus_is_learned_evaluated_and_continued(
     assert capsys.readouterr().out == "abcab" + "cabcabcabc" + "\n"
     assert main([*generate, "--samples", "2"]) == 0
     assert capsys.readouterr().out.count("abcabcabcabcabc") == 2
+
+
+def test_a_block_as_long_as_a_lane_never_runs_into_the_next_one(folder: Path, tmp_path: Path) -> None:
+    """Lanes differ in length from pass to pass; a block is cut to the lanes of its own pass."""
+    run = preset("text", "smoke").override({"data": str(folder), "batch_size": "8", "bptt": "674", "steps": "1"})
+    stream = TrainingStream(run)
+    for _ in range(30):
+        tokens, labels, begins = stream.next_block(674)
+        assert begins
+        assert tokens.shape == labels.shape
+        assert tokens.shape[0] == 8
+
+
+@pytest.mark.parametrize("tokens", ["characters", "bytes", "words"])
+def test_text_is_shown_in_pieces_that_make_up_the_whole(tokens: str, tmp_path: Path) -> None:
+    text = "Ein Bär, zwei Bären — und ein 熊 .\n" * 40
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    out = tmp_path / "data"
+    assert main(["prepare", "text", "--from", str(tmp_path / "text.txt"), "--tokens", tokens, "--out", str(out)]) == 0
+    vocabulary = Corpus.open(out).vocabulary
+    numbers = vocabulary.encode(text[:200]).tolist()
+    pieces = list(text_pieces(vocabulary.decode, numbers[:7], iter(numbers[7:])))
+    assert "".join(pieces) == vocabulary.decode(numbers)
+    assert len(pieces) > 20
 
 
 def test_a_language_model_without_a_corpus_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

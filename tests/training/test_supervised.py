@@ -18,9 +18,10 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.presets import preset
 from feedback_transformer.training import checkpoint, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
-from feedback_transformer.training.supervised import DivergedError, Trainer, load_run, train
+from feedback_transformer.training.supervised import DivergedError, Trainer, train
 
 CPU = torch.device("cpu")
 
@@ -113,7 +114,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoi
         return (loss * float("nan") if calls == 15 else loss), right, state
 
     monkeypatch.setattr(supervised.Learner, "forward", broken)
-    with pytest.raises(DivergedError, match=r"the loss is nan .* at step 15"):
+    with pytest.raises(DivergedError, match=r"no longer a finite number at step 15\. The last good checkpoint is kept"):
         train(small_run(), tmp_path / "run")
     tensors, meta = checkpoint.load(tmp_path / "run" / "last.safetensors")
     assert meta["progress"]["step"] == 10
@@ -124,6 +125,38 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     record = train(small_run(learning_rate=0.0, steps=500, eval_every=1, patience=3), tmp_path / "run")
     assert record["steps"] == 4
     assert record["finished"]
+
+
+def test_patience_ends_the_main_stage_and_fine_tuning_follows(tmp_path: Path) -> None:
+    run = small_run(learning_rate=0.0, steps=500, eval_every=1, patience=3, finetune_steps=5)
+    record = train(run, tmp_path / "run")
+    assert record["steps"] == 4 + 5
+    run = small_run(learning_rate=1e-3, steps=500, eval_every=5, patience=1, finetune_steps=5, warmup_steps=0)
+    rates = [point["rate"] for point in train(run, tmp_path / "other")["curve"]]
+    assert rates[-1] == pytest.approx(1e-4)
+    assert rates[-2] > 5e-4
+
+
+def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
+    run = small_run(learning_rate=1e38, warmup_steps=0, eval_every=1)
+    with pytest.raises(DivergedError, match="Nothing was saved"):
+        train(run, tmp_path / "run")
+    assert not list((tmp_path / "run").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("task", "stage"), [("random-walk", "size=10"), ("random-walk", "size=4"), ("algorithmic-3", "num_variables=5")]
+)
+def test_a_stage_that_changes_the_symbols_is_a_sentence(task: str, stage: str, tmp_path: Path) -> None:
+    run = preset(task, "smoke").override({"curriculum": stage})
+    with pytest.raises(ConfigError, match="changes the task's symbols"):
+        train(run, tmp_path / "run")
+
+
+def test_a_checkpoint_is_as_readable_as_any_file(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "a.safetensors", {"x": torch.ones(3)}, {})
+    (tmp_path / "b").write_text("")
+    assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
 def test_the_curriculum_moves_on_at_its_gate_and_at_its_deadline(tmp_path: Path) -> None:
@@ -181,6 +214,10 @@ def test_truncated_and_foreign_checkpoints_are_a_sentence(tmp_path: Path) -> Non
             load_run(tmp_path / name)
     from safetensors.torch import save_file
 
+    for name, header in {"list": "[1]", "no run": '{"format": 1}', "empty run": '{"format": 1, "run": {}}'}.items():
+        save_file({"a": torch.zeros(1)}, tmp_path / name, metadata={"feedback-transformer": header})
+        with pytest.raises(CheckpointError, match=r"is damaged|is not a checkpoint of a run"):
+            load_run(tmp_path / name)
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="not a checkpoint of feedback-transformer"):
         load_run(tmp_path / "other.safetensors")
