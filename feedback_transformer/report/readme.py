@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from feedback_transformer.report.speed import speed_tables
+from feedback_transformer.report.goals import goal_table
+from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, random_walk_table, read_record
 
 
 def filled(document: str, results: Path) -> str:
     """The document with its tables as the records have them."""
-    tables = {"random-walk": random_walk_table(results), "speed": speed_tables(read_record(results / "bench.json"))}
+    bench, two_threads = (read_record(results / name) for name in ("bench.json", "bench-2-threads.json"))
+    tables = {
+        "random-walk": random_walk_table(results),
+        "speed": speed_tables(bench),
+        "speed-summary": speed_summary(bench),
+        "goals": goal_table(bench, two_threads),
+    }
     return fill(document, tables)
 
 

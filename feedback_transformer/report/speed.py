@@ -75,8 +75,15 @@ def _table(title: str, rows: list[Row], value: str, column: Callable[[Row], str]
     return Table(title, ["", *columns], [[name, *(cell(name, head) for head in columns)] for name in names])
 
 
-def speed_tables(record: Record) -> str:
-    """All tables, with the machine they were measured on."""
+def speed_summary(record: Record) -> str:
+    """Training as it is mostly done, its memory, and generation."""
+    left_out = ("dropout 0,", "per layer")
+    chosen = [table for table in tables(record) if not any(words in f"{table.title}," for words in left_out)]
+    return speed_tables(record, chosen)
+
+
+def speed_tables(record: Record, chosen: list[Table] | None = None) -> str:
+    """All tables, or those that are chosen, with the machine they were measured on."""
     about = record["machine"]
     parts = [
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
@@ -84,7 +91,7 @@ def speed_tables(record: Record) -> str:
         f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block, "
         "full memory, forward and backward; in brackets the ratio to "
         "our Transformer.",
-        *(table.markdown() for table in tables(record)),
+        *(table.markdown() for table in (tables(record) if chosen is None else chosen)),
         "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + "; `floor`: the "
         "matrix products of a training step alone, at the best rate torch reaches for any of them.",
     ]
