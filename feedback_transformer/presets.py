@@ -129,7 +129,7 @@ LAPTOP_MODEL = ModelConfig(
 )
 
 LAPTOP_TRAIN = TrainConfig(
-    steps=7_000,
+    steps=6_400,
     batch_size=64,
     bptt=16,
     bptt_start=8,
