@@ -88,7 +88,8 @@ def speed_tables(record: Record, chosen: list[Table] | None = None) -> str:
     parts = [
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block, "
+        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block "
+        "(16 for the random walk, as the demonstration trains), "
         "full memory, forward and backward; in brackets the ratio to "
         "our Transformer.",
         *(table.markdown() for table in (tables(record) if chosen is None else chosen)),
