@@ -200,7 +200,7 @@ def show_result(
     write_json(folder / "result.json", summary)
     console.print(table)
     console.print(
-        "Reduced: 0.1M parameters where the paper has 3.2M, minutes of training, and a curriculum of walk lengths and a "
+        "Reduced: 0.1M parameters where the paper has 3.2M, minutes of training, a curriculum of walk lengths and a "
         "learned bias over distance that are ours; the same for all three models."
     )
     console.print(f"Pictures: {folder / 'learning.png'} and {folder / 'walk.png'}")
