@@ -41,10 +41,15 @@ def fill(document: str, tables: Mapping[str, str]) -> str:
 
 
 def random_walk_table(results: Path) -> str:
-    """The demonstration's table, from `results/random-walk/*.json`."""
-    records = {core: read_record(results / "random-walk" / f"{core}.json") for core in NAMES}
+    """The demonstration's table, from `results/random-walk/*.json`, with the Feedback Transformer's other seeds."""
+    folder = results / "random-walk"
+    rows = [random_walk_row(core, read_record(folder / f"{core}.json")) for core in NAMES]
+    for path in sorted(folder.glob("feedback-seed-*.json")):
+        record = read_record(path)
+        name, *numbers = random_walk_row("feedback", record)
+        rows.append([f"{name}, seed {record['run']['seed']}", *numbers])
     header = ["model", "parameters", "tokens", "minutes on one core", "accuracy, reduced (%)", "paper, full scale (%)"]
-    return markdown_table(header, [random_walk_row(core, record) for core, record in records.items()])
+    return markdown_table(header, rows)
 
 
 def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
