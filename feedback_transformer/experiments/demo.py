@@ -109,10 +109,11 @@ def train_all(runs: Mapping[str, RunConfig], folders: Mapping[str, Path], jobs: 
 
 
 def drain(updates: Any, watch: Watch) -> None:
-    """Show what has been reported, waiting a moment for it."""
+    """Show what has been reported, waiting a moment for the first of it: trainings report without end."""
     try:
-        while True:
-            watch.show(*updates.get(timeout=0.3))
+        watch.show(*updates.get(timeout=0.3))
+        for _ in range(100):
+            watch.show(*updates.get_nowait())
     except queue.Empty:
         return
 
