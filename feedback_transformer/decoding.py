@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 
-BLOCK = 128  # steps in which a prompt is read
+BLOCK = 128  # steps in which a prompt is read or a model scored; it changes nothing but the memory needed
 COLD = 1e-6  # below this temperature only the likeliest token has a chance
 
 

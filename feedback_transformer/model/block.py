@@ -109,11 +109,11 @@ class Stack(nn.Module):
     def project(self, memory: Tensor) -> tuple[Projection, ...]:
         """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
         distinct = max(len(self.key_values), self.num_memories)
-        return tuple(self.project_layer(memory[:, _pick(layer, self.num_memories)], layer) for layer in range(distinct))
+        return tuple(self.project_layer(memory[:, pick(layer, self.num_memories)], layer) for layer in range(distinct))
 
     def project_layer(self, memory: Tensor, layer: int) -> Projection:
         """memory [B, M, D] -> keys and values for this layer"""
-        return self.key_values[_pick(layer, len(self.key_values))](memory)
+        return self.key_values[pick(layer, len(self.key_values))](memory)
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
         """The state to start from, an empty one if there is none, with its keys and values."""
@@ -127,7 +127,7 @@ class Stack(nn.Module):
 
     def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
-        return self.blocks[index](x, projected[_pick(index, len(projected))], self.position, history)
+        return self.blocks[index](x, projected[pick(index, len(projected))], self.position, history)
 
     def weights(self, mixing: Tensor) -> BlockWeights:
         """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
@@ -172,7 +172,7 @@ class Stack(nn.Module):
         return BlockOptions(self.num_heads, self.pre_norm, dropout, seed)
 
 
-def _pick(layer: int, available: int) -> int:
+def pick(layer: int, available: int) -> int:
     """One for all layers, or one a layer."""
     return layer if available > 1 else 0
 

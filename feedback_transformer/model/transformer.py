@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels.contract import history_of_block
-from feedback_transformer.model.block import Stack
-from feedback_transformer.model.memory import MemoryState, Projection
+from feedback_transformer.model.block import Stack, pick
+from feedback_transformer.model.memory import MemoryState
 
 
 class Transformer(nn.Module):
@@ -44,7 +44,7 @@ class Transformer(nn.Module):
             new = self.stack.project_layer(x, index)
             projected.append(new)
             # The last step of the block is a memory for later blocks only.
-            keys, values = _own(carried, index)
+            keys, values = carried[pick(index, len(carried))]
             if steps > 1:
                 keys = torch.cat([keys, new[0][:, :, :-1]], dim=2)
                 values = torch.cat([values, new[1][:, :, :-1]], dim=2)
@@ -55,7 +55,3 @@ class Transformer(nn.Module):
         kept = tuple(projected) if steps == 1 else None
         state = state.append(torch.stack(inputs, dim=1), kept, self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(x), state
-
-
-def _own(projected: tuple[Projection, ...], index: int) -> Projection:
-    return projected[index if len(projected) > 1 else 0]

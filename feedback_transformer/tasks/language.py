@@ -14,7 +14,8 @@ from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.corpus import Corpus
 from feedback_transformer.data.token_lanes import TokenLanes, scoring_blocks
 from feedback_transformer.data.vocabulary import Tokens
-from feedback_transformer.tasks.task import BLOCK, derive_seed
+from feedback_transformer.decoding import BLOCK
+from feedback_transformer.tasks.task import derive_seed
 
 SCORING_LANES = 32
 CHARACTER_LIKE = ("characters", "bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any, Protocol, TypeVar
 
@@ -11,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.data.episodes import NO_LABEL, Episodes, Lanes, training_lanes, whole_lanes
+from feedback_transformer.decoding import BLOCK, Sampling, generate
 
 AnyTask = TypeVar("AnyTask", bound="EpisodeTask")
 
 SPLITS = ("train", "validation", "test")
 LANE_STEPS = 2048  # a lane of fresh episodes is about this long, and at least LANE_EPISODES episodes
 LANE_EPISODES = 8
-BLOCK = 128  # steps that an evaluation computes at a time; it changes nothing but the memory needed
 
 
 class Task(Protocol):
@@ -144,20 +145,10 @@ def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, p
     return int(right.sum()) / max(1, int(asked.sum()))
 
 
-@torch.no_grad()
 def continue_greedily(model: nn.Module, prompts: Tensor, steps: int, device: torch.device) -> Tensor:
     """prompts [B, n] -> the `steps` tokens [B, steps] that the model writes by itself, each its own next input."""
-    logits, state = None, None
-    for block in torch.split(prompts.to(device), BLOCK, dim=1):
-        logits, state = model(block, state)
-    assert logits is not None, "a prompt has at least one token"
-    token = logits[:, -1].argmax(dim=-1)
-    written = [token]
-    for _ in range(steps - 1):
-        logits, state = model.step(token, state)  # type: ignore[operator]
-        token = logits.argmax(dim=-1)
-        written.append(token)
-    return torch.stack(written, dim=1).cpu()
+    written = generate(model, prompts.to(device), Sampling(temperature=0))
+    return torch.stack(list(itertools.islice(written, steps)), dim=1).cpu()
 
 
 def free_running_scores(
