@@ -17,10 +17,12 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
+from feedback_transformer.commands import reproduce
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
+from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
@@ -34,6 +36,7 @@ from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import DivergedError, score, train
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+LISTS = ("tasks", "presets", "engines", "experiments", "fields")
 
 TRAIN_HELP = """\
 examples:
@@ -65,6 +68,18 @@ examples:
   feedback-transformer generate runs/text-feedback-laptop-0 --temperature 0.7 --top-k 40 --samples 4 --seed 1
 
 Text is shown as it is written. The cost of a token and the memory needed do not grow with what has been written.
+"""
+
+REPRODUCE_HELP = """\
+examples:
+  feedback-transformer reproduce memory-composition --plan
+  feedback-transformer reproduce depth --jobs 2
+  feedback-transformer reproduce all --seeds 1
+  feedback-transformer reproduce char-ptb --scale paper
+
+An experiment trains what has no record yet, each run on one core, and keeps every record as it is finished; stopped, it
+goes on where it was. Then it prints the table beside the paper's numbers, says which of the paper's claims held, and
+draws the figure. Corpora are expected in data/CORPUS, where `feedback-transformer prepare CORPUS` puts them.
 """
 
 LIST_HELP = """\
@@ -188,10 +203,15 @@ def make_parser() -> argparse.ArgumentParser:
     add_machine_options(sub)
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
-    sub.add_argument("what", nargs="?", choices=("tasks", "presets", "engines", "fields"), help="only these")
+    sub.add_argument(
+        "what", nargs="?", choices=("tasks", "presets", "engines", "experiments", "fields"), help="only these"
+    )
 
     sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
     bench.add_arguments(sub)
+
+    sub = add("reproduce", reproduce.run, "an experiment of the paper: runs, table, verdicts, figure", REPRODUCE_HELP)
+    reproduce.add_arguments(sub)
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
@@ -353,6 +373,11 @@ def run_list(options: argparse.Namespace) -> int:
             missing = "" if row["available"] == "yes" else f"; not here: {row['available']}"
             table.add_row(row["name"], row["summary"], covers + missing)
         console.print(table)
+    if options.what in (None, "experiments"):
+        table = Table("experiment", "what it is", "in the paper", title="experiments", title_justify="left")
+        for experiment in EXPERIMENTS.values():
+            table.add_row(experiment.name, experiment.title, experiment.where)
+        console.print(table)
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
             table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
@@ -364,6 +389,6 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    from feedback_transformer.experiments.demo import demo  # pictures are slow to import
+    from feedback_transformer.commands.demo import demo  # pictures are slow to import
 
     return demo(options.out, options.preset, options.jobs, options.seed)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 Config = TypeVar("Config")
 
-CORES = ("feedback", "transformer", "lstm")
+CORES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 NORMS = ("pre", "post")
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -184,7 +184,7 @@ def _sentence(config: Any, name: str) -> str:
     return f"{type(config).__name__}.{name} = {getattr(config, name)!r}"
 
 
-def _one_of(config: Any, name: str, choices: tuple[str, ...]) -> None:
+def _one_of(config: Any, name: str, choices: Iterable[str]) -> None:
     if getattr(config, name) not in choices:
         raise ConfigError(f"{_sentence(config, name)} is not known; choose one of {', '.join(choices)}")
 

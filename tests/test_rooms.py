@@ -17,9 +17,10 @@ ROOMS = [
     "tasks",
     "training",
     "presets",
-    "report",
     "experiments",
+    "report",
     "benchmarks",
+    "commands",
     "cli",
 ]
 DOORS = {"__init__", "__main__"}  # these may name anything

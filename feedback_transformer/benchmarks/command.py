@@ -17,9 +17,8 @@ from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import speed as report
-from feedback_transformer.report.tables import read_record
 from feedback_transformer.training.checkpoint import write_json
-from feedback_transformer.training.record import environment
+from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
 

@@ -13,10 +13,26 @@ from numpy.typing import NDArray
 matplotlib.use("Agg")  # pictures go to files, also where there is no screen
 from matplotlib import pyplot as plt
 
+from feedback_transformer.config import CORES
+
 # Okabe and Ito's colours, which colour-blind readers tell apart.
 COLOURS = {"feedback": "#0072B2", "transformer": "#D55E00", "lstm": "#009E73"}
-NAMES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 WRONG = "#CC3311"
+
+
+def new_figure(panels: int) -> tuple[Any, Any]:
+    """A figure with its panels side by side."""
+    figure, axes = plt.subplots(1, panels, figsize=(5.5 * panels + 1, 4.4), layout="constrained", squeeze=False)
+    for panel in axes[0]:
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    return figure, axes[0]
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
 
 
 def learning_figure(
@@ -41,7 +57,7 @@ def learning_figure(
 
 
 def _line(core: str) -> dict[str, Any]:
-    return {"color": COLOURS[core], "label": NAMES[core], "linewidth": 2}
+    return {"color": COLOURS[core], "label": CORES[core], "linewidth": 2}
 
 
 def walk_figure(
@@ -59,7 +75,7 @@ def walk_figure(
             missed = np.array(cells)[~right]
             axes.plot(missed % size, missed // size, "x", color=WRONG, markersize=9, label="wrong answer", zorder=3)
         axes.plot(start % size, start // size, "o", color="black", markersize=7, label="start", zorder=4)
-        axes.set(title=f"{NAMES[core]}\n{right.sum()} of {len(truth)} answers right", aspect="equal")
+        axes.set(title=f"{CORES[core]}\n{right.sum()} of {len(truth)} answers right", aspect="equal")
         axes.set(xlim=(-0.6, size - 0.4), ylim=(size - 0.4, -0.6))
         axes.set_xticks(np.arange(-0.5, size), labels=[])
         axes.set_yticks(np.arange(-0.5, size), labels=[])

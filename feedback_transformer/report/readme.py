@@ -6,7 +6,8 @@ from pathlib import Path
 
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
-from feedback_transformer.report.tables import fill, random_walk_table, read_record
+from feedback_transformer.report.tables import fill, random_walk_table
+from feedback_transformer.training.record import read_record
 
 
 def filled(document: str, results: Path) -> str:

@@ -9,13 +9,13 @@ A place is marked in the document, so that the text around it is written by peop
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from feedback_transformer.report.figures import NAMES
+from feedback_transformer.config import CORES
+from feedback_transformer.training.record import read_record
 
 PAPER_RANDOM_WALK = {"feedback": "100", "transformer": "68", "lstm": "not reported"}  # Table 1, accuracy in %
 
@@ -43,7 +43,7 @@ def fill(document: str, tables: Mapping[str, str]) -> str:
 def random_walk_table(results: Path) -> str:
     """The demonstration's table, from `results/random-walk/*.json`, with the Feedback Transformer's other seeds."""
     folder = results / "random-walk"
-    rows = [random_walk_row(core, read_record(folder / f"{core}.json")) for core in NAMES]
+    rows = [random_walk_row(core, read_record(folder / f"{core}.json")) for core in CORES]
     for path in sorted(folder.glob("feedback-seed-*.json")):
         record = read_record(path)
         name, *numbers = random_walk_row("feedback", record)
@@ -54,15 +54,10 @@ def random_walk_table(results: Path) -> str:
 
 def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
     return [
-        NAMES[core],
+        CORES[core],
         f"{record['parameters']:,}",
         f"{record['tokens']:,}",
         f"{record['wall_seconds'] / 60:.1f}",
         f"{100 * record['test']['accuracy']:.1f}",
         PAPER_RANDOM_WALK[core],
     ]
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """A record, as JSON holds it."""
-    return json.loads(path.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -29,6 +30,11 @@ def environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
     }
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record, as JSON holds it."""
+    return json.loads(path.read_text())
 
 
 def commit() -> str | None:

@@ -64,10 +64,15 @@ class Progress:
 
 
 def train(
-    run: RunConfig, folder: Path, report: Reporter = lambda update: None, resume: bool = False, device: str = "cpu"
+    run: RunConfig,
+    folder: Path,
+    report: Reporter = lambda update: None,
+    resume: bool = False,
+    device: str = "cpu",
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Train until the steps are done or patience ends; return the record, which is also in the folder."""
-    trainer = Trainer(run, folder, torch.device(device))
+    trainer = Trainer(run, folder, torch.device(device), command)
     trainer.begin(resume)
     with stop_request() as stopping:
         while not trainer.done:
@@ -83,8 +88,9 @@ def train(
 class Trainer:
     """A run in progress."""
 
-    def __init__(self, run: RunConfig, folder: Path, device: torch.device) -> None:
+    def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         self.run, self.folder, self.device = run, folder, device
+        self.command = command or command_line()  # for whoever wants to run it again
         self.team = Team.join(device, run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
@@ -339,7 +345,7 @@ class Trainer:
         progress = self.progress
         return {
             "run": self.run.to_dict(),
-            "command": command_line(),
+            "command": self.command,
             "environment": environment(self.device),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "finished": finished,

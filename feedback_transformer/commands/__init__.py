@@ -1,0 +1,1 @@
+"""What a command of several parts does: it trains, and shows what came out."""

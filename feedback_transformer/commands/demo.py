@@ -1,0 +1,93 @@
+"""The demonstration: three models learn the random walk from the same episodes with the same settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from feedback_transformer.config import CORES, ConfigError
+from feedback_transformer.experiments.running import Job, finished_record, train_all
+from feedback_transformer.presets import preset
+from feedback_transformer.report import figures
+from feedback_transformer.report.tables import random_walk_row
+from feedback_transformer.tasks.random_walk import RandomWalk
+from feedback_transformer.tasks.task import predict
+from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.loading import load_run
+
+TASK = "random-walk"
+
+
+def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
+    """Train what is not trained yet, then show the result; returns the exit code."""
+    all_jobs = {core: Job(name, preset(TASK, scale, core, seed), folder / core) for core, name in CORES.items()}
+    console = Console()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
+    missing = {core: job for core, job in all_jobs.items() if finished_record(job) is None}
+    if missing:
+        names = ", ".join(job.name for job in missing.values())
+        console.print(f"Training {names} on the random walk, {jobs} at a time.")
+        code = train_all(missing, jobs, console)
+        if code:
+            return code
+    records = {core: finished_record(job) for core, job in all_jobs.items()}
+    folders = {core: job.folder for core, job in all_jobs.items()}
+    show_result(folder, folders, {core: record for core, record in records.items() if record}, console)
+    return 0
+
+
+# -------------------------------------------------------------------------------------------------- result
+
+
+def show_result(
+    folder: Path, folders: Mapping[str, Path], records: Mapping[str, dict[str, Any]], console: Console
+) -> None:
+    """A table, two pictures and a summary in JSON."""
+    episodes = next(iter(records.values()))["run"]["train"]["test_episodes"]
+    table = Table(
+        "model",
+        "parameters",
+        "tokens",
+        "minutes",
+        "accuracy, reduced (%)",
+        "paper, full scale (%)",
+        title=f"Random walk: accuracy on {episodes:,} held-out walks",
+        title_justify="left",
+    )
+    for core, record in records.items():
+        table.add_row(*random_walk_row(core, record))
+    draw_pictures(folder, folders, records)
+    summary = {core: {k: v for k, v in record.items() if k != "curve"} for core, record in records.items()}
+    write_json(folder / "result.json", summary)
+    console.print(table)
+    console.print(
+        "Reduced: 0.1M parameters where the paper has 3.2M, minutes of training, a curriculum of walk lengths and a "
+        "learned bias over distance that are ours; the same for all three models."
+    )
+    console.print(f"Pictures: {folder / 'learning.png'} and {folder / 'walk.png'}")
+
+
+def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[str, dict[str, Any]]) -> None:
+    """The first walk of the test set is drawn, whichever it is."""
+    by_step, first, truth, size, start = {}, {}, None, 0, 0
+    for core in records:
+        run, model = load_run(folders[core])
+        task = run.task
+        assert isinstance(task, RandomWalk)
+        episodes = task.evaluation("test", run.train.test_episodes, run.seed)
+        tokens, labels = (torch.from_numpy(a).view(len(episodes), -1) for a in (episodes.tokens, episodes.labels))
+        answers = predict(model, tokens, torch.device("cpu"))[:, 1:]
+        by_step[core] = (answers == labels[:, 1:]).double().mean(dim=0).numpy()
+        first[core], truth = answers[0].tolist(), labels[0, 1:].tolist()
+        size, start = task.size, task.start
+    assert truth is not None
+    figures.learning_figure(folder / "learning.png", records, by_step, "accuracy")
+    figures.walk_figure(folder / "walk.png", size, start, truth, first)

@@ -1,0 +1,126 @@
+"""Run an experiment of the paper: what has no record yet, then its table, its claims and its figure."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from feedback_transformer.config import ConfigError, nearest
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.experiment import Experiment, answers, train_command
+from feedback_transformer.experiments.running import Job, finished_record, train_all
+from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.record import read_record
+from feedback_transformer.training.run import RunConfig
+
+SCALES = ("smoke", "laptop", "paper")
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("experiment", help="one of `feedback-transformer list experiments`, or all")
+    sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
+    sub.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
+    sub.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core (1)")
+    sub.add_argument("--plan", action="store_true", help="only say what would be done")
+    sub.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the trainings (runs)")
+    sub.add_argument("--results", type=Path, help="folder for records and figures (results)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command."""
+    return reproduce(
+        options.experiment, options.scale, options.runs, options.results, options.jobs, options.seeds, options.plan
+    )
+
+
+def reproduce(name: str, scale: str, runs: Path, results: Path | None, jobs: int, seeds: int, plan: bool) -> int:
+    """`name` is an experiment or `all`; returns the exit code."""
+    chosen = choose(name)
+    if scale not in SCALES:
+        raise ConfigError(f"there is no scale {scale!r}{nearest(scale, SCALES)}")
+    if seeds < 1:
+        raise ConfigError(f"--seeds = {seeds} must be 1 or more")
+    results = results or Path("results" if scale == "laptop" else f"results/{scale}")
+    console = Console()
+    missing = {key: run for key, run in wanted(chosen, scale, seeds).items() if not has_record(results, key, run)}
+    show_plan(chosen, scale, missing, results, console)
+    if plan:
+        return 0
+    work = {
+        key: Job(key, run, runs / f"reproduce-{scale}" / key, train_command(run, scale)) for key, run in missing.items()
+    }
+
+    def keep(key: str) -> None:
+        record = finished_record(work[key])
+        assert record is not None, "a training that ends well has a record"
+        (results / key).parent.mkdir(parents=True, exist_ok=True)
+        write_json(results / f"{key}.json", record)
+
+    for key in [key for key, job in work.items() if finished_record(job) is not None]:
+        keep(key)
+        del work[key]
+    code = train_all(work, jobs, console, keep) if work else 0
+    for experiment in chosen:
+        show(experiment, scale, results, console)
+    return code
+
+
+def choose(name: str) -> list[Experiment]:
+    if name == "all":
+        return list(EXPERIMENTS.values())
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [*EXPERIMENTS, 'all'])}")
+    return [EXPERIMENTS[name]]
+
+
+def wanted(experiments: list[Experiment], scale: str, seeds: int) -> dict[str, RunConfig]:
+    """The runs of the first `seeds` seeds; the first seed of every variant before the second of any."""
+    runs = {key: run for experiment in experiments for key, run in experiment.runs(scale).items()}
+    allowed = {key: run for key, run in runs.items() if run.seed < seeds}
+    return dict(sorted(allowed.items(), key=lambda item: item[1].seed))
+
+
+def has_record(results: Path, key: str, run: RunConfig) -> bool:
+    path = results / f"{key}.json"
+    return path.exists() and answers(read_record(path), run)
+
+
+def show_plan(
+    experiments: list[Experiment], scale: str, missing: dict[str, RunConfig], results: Path, console: Console
+) -> None:
+    """What is to be done, and what it will cost as far as a finished run of the same kind tells."""
+    minutes = {key: cost(key, results) for key in missing}
+    for experiment in experiments:
+        console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
+        if scale != "paper":
+            console.print(f"Reduced: {experiment.reduced}.", highlight=False)
+    known = [value for value in minutes.values() if value is not None]
+    unknown = len(missing) - len(known)
+    cost_text = f"about {sum(known):.0f} core-minutes" + (f" and {unknown} runs of unknown cost" if unknown else "")
+    console.print(f"{len(missing)} runs have no record yet: {cost_text}." if missing else "Every run has its record.")
+
+
+def cost(key: str, results: Path) -> float | None:
+    """Minutes of one core that another seed of this run took."""
+    stem = key.rpartition("-seed-")[0]
+    others = sorted((results / stem).parent.glob(f"{Path(stem).name}-seed-*.json"))
+    return read_record(others[0])["cpu_seconds"] / 60 if others else None
+
+
+def show(experiment: Experiment, scale: str, results: Path, console: Console) -> None:
+    from feedback_transformer.report.experiments import Outcome, draw  # pictures are slow to import
+
+    outcome = Outcome(experiment, scale, results)
+    header, rows = outcome.rows()
+    table = Table(*header, title=experiment.title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    for words, said in outcome.claims():
+        console.print(f"  {words}: {said}", highlight=False)
+    picture = results / f"{experiment.name}.png"
+    if draw(outcome, picture):
+        console.print(f"Picture: {picture}")

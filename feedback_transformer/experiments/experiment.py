@@ -1,0 +1,143 @@
+"""An experiment: which runs answer which of the paper's claims, with the paper's numbers beside them as data.
+
+    Variant      a row of its table: one configuration, trained with several seeds
+    Claim        one variant is better than another; the records say whether it held
+    Experiment   both, for one table or figure of the paper
+
+A run's record is kept as results/KEY-seed-N.json. Experiments that share a variant share its records.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from feedback_transformer.presets import preset
+from feedback_transformer.training.record import read_record
+from feedback_transformer.training.run import RunConfig
+
+Record = dict[str, Any]
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One configuration. `paper` is the paper's number for it; None where it gives none, or only a picture."""
+
+    key: str  # of its records: folder/name
+    label: str
+    run: RunConfig
+    paper: float | None = None
+    place: float | None = None  # on the x-axis, where the figure has one
+    line: str = ""  # and the line it belongs to
+    seeds: tuple[int, ...] = SEEDS
+
+    def runs(self) -> dict[str, RunConfig]:
+        """Each seed's record and run."""
+        return {f"{self.key}-seed-{seed}": replace(self.run, seed=seed) for seed in self.seeds}
+
+    def records(self, results: Path) -> list[Record]:
+        """Those that exist, finished, of these very runs."""
+        found = []
+        for key, run in self.runs().items():
+            path = results / f"{key}.json"
+            if path.exists() and answers(record := read_record(path), run):
+                found.append(record)
+        return found
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`better` scores better than `worse`, or about as good; both are keys of variants."""
+
+    words: str
+    better: str
+    worse: str
+    equal: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of the paper. `variants` makes its rows at a scale: smoke, laptop or paper."""
+
+    name: str
+    title: str
+    where: str  # in the paper
+    reduced: str  # what the laptop scale makes smaller
+    variants: Callable[[str], list[Variant]]
+    claims: tuple[Claim, ...]
+    axis: str = ""  # what the figure's x-axis is
+
+    def runs(self, scale: str) -> dict[str, RunConfig]:
+        return {key: run for variant in self.variants(scale) for key, run in variant.runs().items()}
+
+
+def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
+    """Whether this is the finished record of this run; where its data lies does not matter."""
+    if not record.get("finished"):
+        return False
+    return not [d for d in RunConfig.from_dict(record["run"]).differences(run) if not d.startswith("task.data ")]
+
+
+def train_command(run: RunConfig, scale: str) -> str:
+    """The command that trains this run alone."""
+    start = preset(run.task_name, scale, run.model.core, run.seed)
+    words = ["feedback-transformer", "train", run.task_name, *(["--preset", scale] if scale != "laptop" else [])]
+    words += [f"core={run.model.core}"] if run.model.core != "feedback" else []
+    for section, config in run.sections().items():
+        before = start.sections()[section]
+        for name in vars(config):
+            if (value := getattr(config, name)) != getattr(before, name):
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words.append(f"{name}={text}")
+    return " ".join([*map(shlex.quote, words), "--seed", str(run.seed), "--threads", "1"])
+
+
+# ------------------------------------------------------------------------------------------------ what came out
+
+
+@dataclass(frozen=True)
+class Score:
+    """A variant's test score over its seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values) / len(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation between seeds; 0 for one."""
+        if len(self.values) < 2:
+            return 0.0
+        return math.sqrt(sum((value - self.mean) ** 2 for value in self.values) / (len(self.values) - 1))
+
+    @property
+    def error(self) -> float:
+        """Of the mean."""
+        return self.spread / math.sqrt(len(self.values))
+
+
+def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool) -> str:
+    """Whether the claim held: a difference counts when it is twice its standard error.
+
+    >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
+    'holds'
+    """
+    gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
+    noise = 2 * math.hypot(better.error, worse.error)
+    seeds = min(len(better.values), len(worse.values))
+    apart = abs(gain) > noise
+    if claim.equal:
+        answer = "does not hold" if apart else "holds"
+        answer += f": {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}" if apart else ""
+    elif not apart:
+        answer = "not decided: within the noise"
+    else:
+        answer = "holds" if gain > 0 else "does not hold"
+    return answer if seeds > 1 else f"{answer} (one seed)"

@@ -1,0 +1,158 @@
+"""Many trainings, some at a time, each in a process of its own on one core: watched, stopped and gone on with."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import queue
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from feedback_transformer.config import ConfigError
+from feedback_transformer.training.progress import PlainReporter, Update
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.stopping import StoppedError, stop_request
+from feedback_transformer.training.supervised import train
+
+INTERRUPTED, FAILED = 130, 1
+SHOWN = 12  # rows of the live table: those that run, then the newest
+
+
+class Job(NamedTuple):
+    """A training: its name for people, what it is, and its folder."""
+
+    name: str
+    run: RunConfig
+    folder: Path
+    command: str | None = None  # that trains it alone, for its record
+
+
+def finished_record(job: Job) -> dict[str, Any] | None:
+    """The record of this very run, if it is finished."""
+    try:
+        record = json.loads((job.folder / "record.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    if not record.get("finished"):
+        return None
+    differences = RunConfig.from_dict(record["run"]).differences(job.run)
+    if differences:
+        raise ConfigError(f"{job.folder} holds another run ({differences[0]}); choose another --out, or delete it")
+    return record
+
+
+def train_all(
+    jobs: Mapping[str, Job], at_a_time: int, console: Console, done: Callable[[str], None] = lambda key: None
+) -> int:
+    """Up to `at_a_time` trainings together, in order; `done` hears of each that has finished. Returns an exit code."""
+    if at_a_time < 1:
+        raise ConfigError(f"--jobs = {at_a_time} must be 1 or more")
+    context = multiprocessing.get_context("spawn")
+    updates: Any = context.Queue()
+    waiting = list(jobs)
+    working: dict[str, Any] = {}
+    watch = Watch(jobs, console)
+    code = 0
+    with watch, stop_request() as stopping:
+        while working or (waiting and not code):
+            while waiting and len(working) < at_a_time and not code:
+                key = waiting.pop(0)
+                job = jobs[key]
+                arguments = (job.run.to_dict(), str(job.folder), key, job.name, job.command, updates)
+                working[key] = context.Process(target=_train_one, args=arguments)
+                working[key].start()
+            _drain(updates, watch)
+            if stopping.is_set() and code != INTERRUPTED:
+                code = INTERRUPTED
+                for process in working.values():
+                    process.terminate()  # which makes a training save itself
+            for key, process in list(working.items()):
+                if not process.is_alive():
+                    process.join()
+                    code = code or process.exitcode
+                    del working[key]
+                    if process.exitcode == 0:
+                        done(key)
+        _drain(updates, watch)
+    if code == INTERRUPTED:
+        print("stopped, and everything is saved; run it again to go on", file=sys.stderr)
+    return code
+
+
+def _drain(updates: Any, watch: Watch) -> None:
+    """Show what has been reported, waiting a moment for the first of it: trainings report without end."""
+    try:
+        watch.show(*updates.get(timeout=0.3))
+        for _ in range(100):
+            watch.show(*updates.get_nowait())
+    except queue.Empty:
+        return
+
+
+def _train_one(run: dict[str, Any], folder: str, key: str, name: str, command: str | None, updates: Any) -> None:
+    """The whole life of one training process."""
+    torch.set_num_threads(1)
+    if hasattr(os, "nice"):
+        os.nice(1)  # leave the machine usable
+    try:
+        config = RunConfig.from_dict(run)
+        train(config, Path(folder), lambda update: updates.put((key, update)), resume=True, command=command)
+    except StoppedError:
+        sys.exit(INTERRUPTED)
+    except (ValueError, RuntimeError) as error:
+        print(f"feedback-transformer: {name}: {error}", file=sys.stderr)
+        sys.exit(FAILED)
+
+
+class Watch:
+    """The live table of all trainings in a terminal; plain lines elsewhere."""
+
+    def __init__(self, jobs: Mapping[str, Job], console: Console) -> None:
+        self.names = {key: job.name for key, job in jobs.items()}
+        self.newest: dict[str, Update] = {}
+        self.live = Live(self.table(), console=console, refresh_per_second=2) if console.is_terminal else None
+        self.plain = {key: PlainReporter(name) for key, name in self.names.items()}
+        self.begin = time.monotonic()
+
+    def __enter__(self) -> Watch:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, key: str, update: Update) -> None:
+        self.newest[key] = update
+        if self.live:
+            self.live.update(self.table())
+        else:
+            self.plain[key](update)
+
+    def table(self) -> Table:
+        table = Table("model", "steps", "stage", "training accuracy", "held-out", "tokens/s", "left")
+        waiting = len(self.names) - len(self.newest)
+        for key, update in list(self.newest.items())[-SHOWN:]:
+            held_out = ", ".join(f"{name} {value:.3g}" for name, value in (update.validation or {}).items()) or "-"
+            table.add_row(
+                self.names[key],
+                f"{update.step:,}/{update.total_steps:,}",
+                f"{update.stage + 1}/{update.num_stages}",
+                f"{update.accuracy:.1%}",
+                held_out,
+                f"{update.tokens_per_second:,.0f}",
+                f"{update.seconds_left / 60:.1f} min",
+            )
+        if waiting:
+            table.add_row(f"{waiting} waiting")
+        return table

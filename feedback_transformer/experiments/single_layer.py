@@ -1,0 +1,34 @@
+"""Appendix, figure on single-layer memory (char-PTB): which layer is the best memory for all layers?"""
+
+from __future__ import annotations
+
+from feedback_transformer.experiments.char_ptb import REDUCED, feedback, ptb_run, transformer
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.memory_composition import top_only
+
+
+def variants(scale: str) -> list[Variant]:
+    layers = ptb_run(scale).model.num_layers
+    single = [layer(scale, index) for index in range(layers)]
+    average = Variant("ptb-char/average", "average of all", ptb_run(scale, memory="average"))
+    return [*single, top_only(scale), average, feedback(scale), transformer(scale)]
+
+
+def layer(scale: str, index: int) -> Variant:
+    label = "embedding only" if index == 0 else f"layer {index} only"
+    return Variant(f"ptb-char/layer-{index}", label, ptb_run(scale, memory=f"layer:{index}"))
+
+
+EXPERIMENT = Experiment(
+    name="single-layer",
+    title="A single layer as memory, on char-PTB",
+    where="Appendix, ablation of the memory layer",
+    reduced=REDUCED,
+    variants=variants,
+    claims=(
+        Claim("a higher layer is the better memory: top over first", "ptb-char/top", "ptb-char/layer-1"),
+        Claim("the first layer works as well as a Transformer", "ptb-char/layer-1", "ptb-char/transformer", equal=True),
+        Claim("the weighted sum matches the best layer (top)", "ptb-char/feedback", "ptb-char/top", equal=True),
+        Claim("averaging all layers works about as well", "ptb-char/average", "ptb-char/feedback", equal=True),
+    ),
+)

@@ -1,0 +1,35 @@
+"""Table 3: words. WikiText-103 at the paper's scale, WikiText-2 on a laptop."""
+
+from __future__ import annotations
+
+from feedback_transformer.experiments.char_ptb import LSTM_WIDTH, language_run
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+
+
+def corpus(scale: str) -> str:
+    return "wikitext-103" if scale == "paper" else "wikitext-2"
+
+
+def variants(scale: str) -> list[Variant]:
+    task = corpus(scale)
+    shared = {"shared_kv": "true"} if scale == "paper" else {}  # the 126M of the table
+    size = LSTM_WIDTH if scale == "laptop" else {}
+    return [
+        Variant("wikitext/feedback", "Feedback Transformer", language_run(task, scale, **shared), paper=18.3),
+        Variant("wikitext/transformer", "Transformer", language_run(task, scale, "transformer"), paper=19.9),
+        Variant("wikitext/lstm", "LSTM", language_run(task, scale, "lstm", **size)),
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="wikitext",
+    title="Words: perplexity on WikiText",
+    where="Table 3",
+    reduced="WikiText-2 for WikiText-103; 1M parameters where the paper has 126M, 64 memories for 2048, "
+    "4.1M words of training (two passes)",
+    variants=variants,
+    claims=(
+        Claim("Feedback is better than the Transformer", "wikitext/feedback", "wikitext/transformer"),
+        Claim("Feedback is better than the LSTM", "wikitext/feedback", "wikitext/lstm"),
+    ),
+)
