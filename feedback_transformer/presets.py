@@ -195,7 +195,7 @@ for name in ("algorithmic-3", "algorithmic-5"):
 # Reduced language models: minutes on one core, less than a pass over the corpus, so without dropout.
 LAPTOP_LANGUAGE_MODEL = ModelConfig(num_layers=4, model_dim=96, num_heads=4, memory_size=64, shared_kv=False)
 LAPTOP_LANGUAGE_TRAIN = TrainConfig(
-    steps=2_000,
+    steps=1_500,
     batch_size=64,
     bptt=32,
     learning_rate=4e-3,

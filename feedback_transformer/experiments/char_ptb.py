@@ -10,7 +10,7 @@ from feedback_transformer.experiments.experiment import Claim, Experiment, Varia
 from feedback_transformer.presets import preset
 from feedback_transformer.training.run import RunConfig
 
-REDUCED = "0.46M parameters where the paper has 10.7M, 4 layers for 6, 64 memories for 512, 4.1M characters of training"
+REDUCED = "0.46M parameters where the paper has 10.7M, 4 layers for 6, 64 memories for 512, 3.1M characters of training"
 LSTM_WIDTH = {"model_dim": "164", "num_layers": "2"}  # as many parameters, in the shape that suits it
 
 

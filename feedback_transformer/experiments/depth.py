@@ -6,7 +6,7 @@ from feedback_transformer.config import CORES
 from feedback_transformer.experiments.char_ptb import REDUCED, ptb_run
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 
-DEPTHS = {"smoke": (1, 4), "laptop": (1, 2, 3, 4, 6), "paper": (1, 2, 3, 4, 6)}
+DEPTHS = {"smoke": (1, 4), "laptop": (1, 2, 4, 6), "paper": (1, 2, 3, 4, 5, 6)}
 ATTENTION_CORES = ("feedback", "transformer")
 
 

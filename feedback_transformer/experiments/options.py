@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     name="options",
     title="Modelling choices, on WikiText",
     where="Appendix, table of modelling choices",
-    reduced="WikiText-2 for WikiText-103, about 1M parameters, 64 memories (256 with spans), 4.1M words of training, "
+    reduced="WikiText-2 for WikiText-103, about 1M parameters, 64 memories (256 with spans), 3.1M words of training, "
     "test set for development set, one seed",
     variants=variants,
     claims=(

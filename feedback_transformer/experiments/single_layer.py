@@ -9,14 +9,13 @@ from feedback_transformer.experiments.memory_composition import top_only
 
 def variants(scale: str) -> list[Variant]:
     layers = ptb_run(scale).model.num_layers
-    single = [layer(scale, index) for index in range(layers)]
+    single = [layer(scale, index) for index in range(1, layers)]
     average = Variant("ptb-char/average", "average of all", ptb_run(scale, memory="average"))
     return [*single, top_only(scale), average, feedback(scale), transformer(scale)]
 
 
 def layer(scale: str, index: int) -> Variant:
-    label = "embedding only" if index == 0 else f"layer {index} only"
-    return Variant(f"ptb-char/layer-{index}", label, ptb_run(scale, memory=f"layer:{index}"))
+    return Variant(f"ptb-char/layer-{index}", f"layer {index} only", ptb_run(scale, memory=f"layer:{index}"))
 
 
 EXPERIMENT = Experiment(

@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     title="Words: perplexity on WikiText",
     where="Table 3",
     reduced="WikiText-2 for WikiText-103; 1M parameters where the paper has 126M, 64 memories for 2048, "
-    "4.1M words of training (two passes)",
+    "3.1M words of training (one and a half passes)",
     variants=variants,
     claims=(
         Claim("Feedback is better than the Transformer", "wikitext/feedback", "wikitext/transformer"),

@@ -1,0 +1,159 @@
+"""Experiments as data: do they say what they mean, and does `reproduce` run, remember and judge?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+import torch
+
+from feedback_transformer.cli import main
+from feedback_transformer.config import parse_assignments
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.experiment import Claim, Experiment, Score, train_command, verdict
+from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.presets import preset
+from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.training.run import RunConfig
+
+LANGUAGE = ("char-ptb", "memory-composition", "single-layer", "depth", "options", "wikitext", "enwik8")
+CORPORA = ("ptb-char", "wikitext-2", "wikitext-103", "enwik8")
+
+
+def parameters(run: RunConfig, vocabulary: int = 50) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in LanguageModel(run.model, vocabulary).parameters())
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_claims_are_about_variants_that_are_run(experiment: Experiment) -> None:
+    keys = {variant.key for variant in experiment.variants("laptop")}
+    assert {key for claim in experiment.claims for key in (claim.better, claim.worse)} <= keys
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_experiments_that_share_a_record_mean_the_same_run(scale: str) -> None:
+    seen: dict[str, RunConfig] = {}
+    for experiment in EXPERIMENTS.values():
+        for key, run in experiment.runs(scale).items():
+            assert seen.setdefault(key, run) == run, key
+    assert len({json.dumps(run.to_dict()) for run in seen.values()}) == len(seen), "and no run has two records"
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_depth_varies_at_constant_parameters(scale: str) -> None:
+    counts = [parameters(variant.run) for variant in EXPERIMENTS["depth"].variants(scale)]
+    assert max(counts) / min(counts) < 1.025, "the position keys alone, which are as wide as a head, differ"
+
+
+def test_the_models_of_a_comparison_are_of_one_size() -> None:
+    for name in ("char-ptb", "memory-composition", "single-layer"):
+        counts = [parameters(variant.run) for variant in EXPERIMENTS[name].variants("laptop")]
+        assert max(counts) / min(counts) < 1.05, name
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_a_recorded_command_means_the_run_it_stands_for(scale: str) -> None:
+    for experiment in EXPERIMENTS.values():
+        for run in experiment.runs(scale).values():
+            words = shlex.split(train_command(run, scale))
+            seed = int(words[words.index("--seed") + 1])
+            assignments = parse_assignments(word for word in words[3:] if "=" in word)
+            assert preset(words[2], scale, seed=seed).override(assignments) == run
+
+
+def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
+    claim, same = Claim("", "a", "b"), Claim("", "a", "b", equal=True)
+    low, high, wide = Score((1.0, 1.1, 1.05)), Score((1.5, 1.4, 1.45)), Score((0.5, 2.5, 1.6))
+    assert verdict(claim, low, high, lower_is_better=True) == "holds"
+    assert verdict(claim, high, low, lower_is_better=True) == "does not hold"
+    assert verdict(claim, high, low, lower_is_better=False) == "holds"
+    assert verdict(claim, low, wide, lower_is_better=True) == "not decided: within the noise"
+    assert verdict(same, low, wide, lower_is_better=True) == "holds"
+    assert verdict(same, high, low, lower_is_better=True) == "does not hold: worse by 0.4"
+    assert verdict(claim, Score((1.0,)), high, lower_is_better=True) == "holds (one seed)"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with small corpora of the names that the experiments look for."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat and the dog on the log\n" * 400)
+    for name in CORPORA:
+        kind = "words" if name.startswith("wikitext") else "characters"
+        out = str(tmp_path / "data" / name)
+        assert main(["prepare", "text", "--from", str(text), "--tokens", kind, "--out", out]) == 0
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["reproduce", "char-ptb", "--scale", "smoke", "--seeds", "1", "--jobs", "2"]
+    assert main([*arguments, "--plan"]) == 0
+    assert "3 runs have no record yet" in capfd.readouterr().out
+    assert not (home / "runs").exists()
+    assert main(arguments) == 0
+    said = capfd.readouterr().out
+    assert "Feedback is better than the Transformer" in said
+    assert "(one seed)" in said
+    records = sorted((home / "results" / "smoke" / "ptb-char").glob("*.json"))
+    assert [path.stem for path in records] == ["feedback-seed-0", "lstm-seed-0", "transformer-seed-0"]
+    assert json.loads(records[0].read_text())["command"].startswith(
+        "feedback-transformer train ptb-char --preset smoke"
+    )
+    picture = matplotlib.image.imread(home / "results" / "smoke" / "char-ptb.png")
+    assert min(picture.shape[:2]) > 300
+    assert picture.std() > 0.02, "not an empty picture"
+    assert main(arguments) == 0
+    assert "Every run has its record" in capfd.readouterr().out
+
+
+def test_a_record_of_another_run_does_not_answer(home: Path) -> None:
+    experiment = EXPERIMENTS["char-ptb"]
+    assert main(["reproduce", "char-ptb", "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
+    path = home / "results" / "smoke" / "ptb-char" / "lstm-seed-0.json"
+    record = json.loads(path.read_text())
+    record["run"]["train"]["steps"] += 1
+    path.write_text(json.dumps(record))
+    outcome = Outcome(experiment, "smoke", home / "results" / "smoke")
+    assert outcome.score("ptb-char/lstm") is None
+    assert outcome.score("ptb-char/feedback") is not None
+    assert dict(outcome.claims())["Feedback is better than recurrence alone (LSTM)"] == "not run"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["memory-compositon"], "there is no experiment 'memory-compositon'; did you mean memory-composition"),
+        (["depth", "--scale", "big"], "there is no scale 'big'"),
+        (["depth", "--seeds", "0"], "--seeds = 0 must be 1 or more"),
+        (["depth", "--scale", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
+    ],
+)
+def test_mistakes_are_answered_by_a_sentence(
+    words: list[str], sentence: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_missing_corpus_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "char-ptb", "--scale", "smoke", "--seeds", "1"]) != 0
+    error = capfd.readouterr().err
+    assert "data/ptb-char" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_every_language_experiment_runs_at_smoke_scale(name: str, home: Path) -> None:
+    assert main(["reproduce", name, "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
+    outcome = Outcome(EXPERIMENTS[name], "smoke", home / "results" / "smoke")
+    assert all(outcome.records.values())
+    assert (home / "results" / "smoke" / f"{name}.png").exists()
