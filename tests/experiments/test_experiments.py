@@ -109,17 +109,12 @@ def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: p
     assert picture.std() > 0.02, "not an empty picture"
     assert main(arguments) == 0
     assert "Every run has its record" in capfd.readouterr().out
-
-
-def test_a_record_of_another_run_does_not_answer(home: Path) -> None:
-    experiment = EXPERIMENTS["char-ptb"]
-    assert main(["reproduce", "char-ptb", "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
     path = home / "results" / "smoke" / "ptb-char" / "lstm-seed-0.json"
     record = json.loads(path.read_text())
     record["run"]["train"]["steps"] += 1
     path.write_text(json.dumps(record))
-    outcome = Outcome(experiment, "smoke", home / "results" / "smoke")
-    assert outcome.score("ptb-char/lstm") is None
+    outcome = Outcome(EXPERIMENTS["char-ptb"], "smoke", home / "results" / "smoke")
+    assert outcome.score("ptb-char/lstm") is None, "the record of another run does not answer"
     assert outcome.score("ptb-char/feedback") is not None
     assert dict(outcome.claims())["Feedback is better than recurrence alone (LSTM)"] == "not run"
 
@@ -127,15 +122,20 @@ def test_a_record_of_another_run_does_not_answer(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["memory-compositon"], "there is no experiment 'memory-compositon'; did you mean memory-composition"),
+        (["memory-compositon"], "there is no experiment 'memory-compositon'; did you mean 'memory-composition'"),
         (["depth", "--scale", "big"], "there is no scale 'big'"),
         (["depth", "--seeds", "0"], "--seeds = 0 must be 1 or more"),
         (["depth", "--scale", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
     ],
 )
 def test_mistakes_are_answered_by_a_sentence(
-    words: list[str], sentence: str, home: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *words]) == 2
     assert sentence in capsys.readouterr().err
 
