@@ -22,7 +22,7 @@ class Outcome:
         self.experiment, self.scale = experiment, scale
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
-        self.metric = next((metric_of(r[0]) for r in self.records.values() if r), "")
+        self.metric = next((metric_of(r[0]) for r in self.records.values() if r), "score")
 
     def score(self, key: str) -> Score | None:
         values = tuple(record["test"][self.metric] for record in self.records.get(key, []))
@@ -83,6 +83,12 @@ def show(score: Score) -> str:
 def experiment_tables(results: Path) -> dict[str, str]:
     """Of every experiment, as its place in a document wants it."""
     return {name: Outcome(experiment, "laptop", results).markdown() for name, experiment in EXPERIMENTS.items()}
+
+
+def draw_all(results: Path) -> None:
+    """The figure of every experiment that has records."""
+    for name, experiment in EXPERIMENTS.items():
+        draw(Outcome(experiment, "laptop", results), results / f"{name}.png")
 
 
 def draw(outcome: Outcome, path: Path) -> bool:

@@ -1,9 +1,10 @@
-"""Fill the tables of README.md and docs/ from the records: `make readme`."""
+"""Fill the tables of README.md and docs/ from the records, and draw the experiments' figures: `make readme`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from feedback_transformer.report.experiments import draw_all, experiment_tables
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, random_walk_table
@@ -18,6 +19,7 @@ def filled(document: str, results: Path) -> str:
         "speed": speed_tables(bench),
         "speed-summary": speed_summary(bench),
         "goals": goal_table(bench, two_threads),
+        **experiment_tables(results),
     }
     return fill(document, tables)
 
@@ -26,6 +28,7 @@ def main() -> None:
     """Rewrite the documents of the project in the current folder."""
     for path in [Path("README.md"), *Path("docs").glob("*.md")]:
         path.write_text(filled(path.read_text(), Path("results")))
+    draw_all(Path("results"))
 
 
 if __name__ == "__main__":
