@@ -121,6 +121,6 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
     console.print(table)
     for words, said in outcome.claims():
         console.print(f"  {words}: {said}", highlight=False)
-    picture = results / f"{experiment.name}.png"
+    picture = results / f"{experiment.name}.svg"
     if draw(outcome, picture):
         console.print(f"Picture: {picture}")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Experiment, Record, Score, Variant, verdict
-from feedback_transformer.report.figures import COLOURS, new_figure, save_figure
+from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
 UNITS = {"bits": "bits", "perplexity": "perplexity", "accuracy": "accuracy"}
-LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
 class Outcome:
@@ -70,6 +68,51 @@ class Outcome:
         note = f"{reduced}Minutes are of one core, a run. Made by {command}."
         return "\n\n".join([markdown_table(*self.rows()), note, claims])
 
+    def charts(self) -> list[Chart]:
+        """The figure's panels: over the axis it has, or how each learned and where it ended."""
+        known = [variant for variant in self.variants if self.records[variant.key]]
+        if not known:
+            return []
+        if self.experiment.axis:
+            return [self._by_place(known)]
+        colours = colours_of(known)
+        return [self._learning(known, colours), self._ends(known, colours)]
+
+    def _learning(self, known: list[Variant], colours: dict[str, int]) -> Chart:
+        lines = []
+        for variant in known:
+            for record in self.records[variant.key]:
+                points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
+                lines.append(
+                    Series(variant.label, colours[variant.key], points[1:] or points)
+                )  # the first flattens all
+        return line_chart(lines, "training tokens (millions)", f"validation {self.metric}")
+
+    def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
+        rows = [Row(v.label, colours[v.key], [r["test"][self.metric] for r in self.records[v.key]]) for v in known]
+        better = "further left" if self.lower_is_better else "further right"
+        return dot_chart(rows, f"test {self.metric}, {better} is better; a dot a seed, a bar at the mean")
+
+    def _by_place(self, known: list[Variant]) -> Chart:
+        lines = []
+        for number, name in enumerate(dict.fromkeys(variant.line for variant in known)):
+            own = [variant for variant in known if variant.line == name]
+            for seed in range(max(len(self.records[variant.key]) for variant in own)):
+                dots = [(v.place, r[seed]["test"][self.metric]) for v in own if len(r := self.records[v.key]) > seed]
+                lines += [Series(CORES[name], number, [dot], dots=True) for dot in dots]  # type: ignore[list-item]
+            means = [(variant.place, score.mean) for variant in own if (score := self.score(variant.key))]
+            lines.append(Series(CORES[name], number, means))  # type: ignore[arg-type]
+        return line_chart(lines, self.experiment.axis, f"test {self.metric}; a dot a seed")
+
+
+def colours_of(variants: list[Variant]) -> dict[str, int]:
+    """A colour for each; cores keep their own where each is alone."""
+    cores = [variant.run.model.core for variant in variants]
+    alone = len(set(cores)) == len(cores)
+    return {
+        v.key: list(CORES).index(core) if alone else i for i, (v, core) in enumerate(zip(variants, cores, strict=True))
+    }
+
 
 def metric_of(record: Record) -> str:
     return next(name for name in UNITS if name in record["test"])
@@ -88,72 +131,15 @@ def experiment_tables(results: Path) -> dict[str, str]:
 def draw_all(results: Path) -> None:
     """The figure of every experiment that has records."""
     for name, experiment in EXPERIMENTS.items():
-        draw(Outcome(experiment, "laptop", results), results / f"{name}.png")
+        draw(Outcome(experiment, "laptop", results), results / f"{name}.svg")
 
 
 def draw(outcome: Outcome, path: Path) -> bool:
-    """The figure; False while there is nothing to draw."""
-    known = [variant for variant in outcome.variants if outcome.records[variant.key]]
-    if not known:
+    """The figure as a file; False while there is nothing to draw."""
+    charts = outcome.charts()
+    if not charts:
         return False
-    if outcome.experiment.axis:
-        figure, axes = new_figure(1)
-        _draw_by_place(axes[0], outcome, known)
-    else:
-        figure, axes = new_figure(2)
-        colours = colours_of(known)
-        _draw_curves(axes[0], outcome, known, colours)
-        _draw_scores(axes[1], outcome, known, colours)
     reduced = ", reduced" if outcome.scale != "paper" else ""
-    figure.suptitle(f"{outcome.experiment.title}{reduced}")
-    save_figure(figure, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(standalone(charts, f"{outcome.experiment.title}{reduced}"))
     return True
-
-
-def colours_of(variants: list[Variant]) -> dict[str, str]:
-    """A colour for each; cores keep their own where each is alone."""
-    cores = [variant.run.model.core for variant in variants]
-    if len(set(cores)) == len(cores):
-        return {variant.key: COLOURS[core] for variant, core in zip(variants, cores, strict=True)}
-    return {variant.key: LINES[i % len(LINES)] for i, variant in enumerate(variants)}
-
-
-def _draw_curves(axes: Any, outcome: Outcome, known: list[Variant], colours: dict[str, str]) -> None:
-    for variant in known:
-        for number, record in enumerate(outcome.records[variant.key]):
-            points = [(p["tokens"] / 1e6, p[outcome.metric]) for p in record["curve"]]
-            label = variant.label if number == 0 else None
-            axes.plot(*zip(*points, strict=True), color=colours[variant.key], label=label, alpha=0.8, linewidth=1.3)
-    late = [p[outcome.metric] for v in known for r in outcome.records[v.key] for p in r["curve"][1:]]
-    if late:  # the first evaluation would flatten all others
-        axes.set_ylim(min(late) - 0.05 * (max(late) - min(late)), max(late))
-    axes.set(xlabel="training tokens (millions)", ylabel=f"validation {outcome.metric}", title="Learning, every seed")
-    axes.legend(frameon=False, fontsize=8)
-
-
-def _draw_scores(axes: Any, outcome: Outcome, known: list[Variant], colours: dict[str, str]) -> None:
-    for place, variant in enumerate(known):
-        score = outcome.score(variant.key)
-        assert score is not None
-        axes.plot(score.values, [place] * len(score.values), "o", color=colours[variant.key], alpha=0.5)
-        axes.plot([score.mean], [place], "|", color=colours[variant.key], markersize=22, markeredgewidth=2.5)
-    axes.set_yticks(range(len(known)), labels=[variant.label for variant in known])
-    axes.invert_yaxis()
-    better = "further left" if outcome.lower_is_better else "further right"
-    axes.set(xlabel=f"test {outcome.metric}, {better} is better", title="After training: seeds and their mean")
-    axes.margins(y=0.15)
-
-
-def _draw_by_place(axes: Any, outcome: Outcome, known: list[Variant]) -> None:
-    for line in dict.fromkeys(variant.line for variant in known):
-        own = [variant for variant in known if variant.line == line]
-        scores = [outcome.score(variant.key) for variant in own]
-        places = [variant.place for variant in own]
-        means = [score.mean for score in scores if score]
-        axes.plot(places, means, color=COLOURS[line], label=CORES[line], linewidth=2)
-        for place, score in zip(places, scores, strict=True):
-            assert score is not None
-            axes.plot([place] * len(score.values), score.values, "o", color=COLOURS[line], alpha=0.5)
-    axes.set(xlabel=outcome.experiment.axis, ylabel=f"test {outcome.metric}")
-    axes.set_xticks(sorted({variant.place for variant in known if variant.place is not None}))
-    axes.legend(frameon=False)

@@ -20,21 +20,6 @@ COLOURS = {"feedback": "#0072B2", "transformer": "#D55E00", "lstm": "#009E73"}
 WRONG = "#CC3311"
 
 
-def new_figure(panels: int) -> tuple[Any, Any]:
-    """A figure with its panels side by side."""
-    figure, axes = plt.subplots(1, panels, figsize=(5.5 * panels + 1, 4.4), layout="constrained", squeeze=False)
-    for panel in axes[0]:
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    return figure, axes[0]
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
 def learning_figure(
     path: Path, records: Mapping[str, dict[str, Any]], by_step: Mapping[str, NDArray[np.float64]], metric: str
 ) -> None:

@@ -1,0 +1,189 @@
+"""Charts as SVG whose colours are set by a style sheet: readable in dark, in light and on paper.
+
+In a page they stand inline under the page's style; `standalone` makes a file of them that brings the style along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 56, 12, 10, 40
+NAMES_WIDTH, ROW = 190, 30  # of a dot chart: room for names on the left, and the height of a row
+GAP, HEADING, LEGEND_LINE, LETTER = 24, 32, 20, 6.6
+NUM_COLOURS = 8  # after Okabe and Ito, whose colours colour-blind readers tell apart
+
+STYLE = """
+:root { --ground: #fff; --ink: #1b1f24; --faint: #d8dde3; --quiet: #57606a;
+  --c0: #0072B2; --c1: #D55E00; --c2: #009E73; --c3: #CC79A7; --c4: #B58900; --c5: #2A9DD6; --c6: #333; --c7: #888; }
+@media screen and (prefers-color-scheme: dark) { :root { --ground: #0d1117; --ink: #e6edf3; --faint: #30363d;
+  --quiet: #9da7b3; --c0: #4CA6E0; --c1: #FF8A3D; --c2: #2CC79A; --c3: #E79BC6; --c4: #E6B93A; --c5: #8CCBF2;
+  --c6: #ddd; --c7: #999; } }
+svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+svg .tick, svg .label { fill: var(--quiet); }
+svg .title { font-size: 15px; font-weight: 600; }
+svg .grid { stroke: var(--faint); }
+svg .ground { fill: var(--ground); }
+svg .line { fill: none; stroke-width: 1.8; }
+svg .mean { stroke-width: 3; }
+svg .dot { fill-opacity: 0.55; }
+svg .paper { fill: none; stroke: var(--ink); stroke-width: 1.5; }
+"""
+for number in range(NUM_COLOURS):
+    STYLE += f"svg .c{number} {{ stroke: var(--c{number}); }}\n"
+    STYLE += f"svg .dot.c{number} {{ fill: var(--c{number}); stroke: none; }}\n"
+
+
+class Series(NamedTuple):
+    """A line: its name, its colour's number, its points, and whether they are marked by dots instead."""
+
+    name: str
+    colour: int
+    points: Sequence[tuple[float, float]]
+    dots: bool = False
+
+
+class Row(NamedTuple):
+    """A row of a dot chart: one dot a seed and a bar at their mean; the paper's number as a diamond."""
+
+    name: str
+    colour: int
+    values: Sequence[float]
+    paper: float | None = None
+
+
+class Chart(NamedTuple):
+    """What stands in a chart, and its height."""
+
+    parts: list[str]
+    height: float
+    title: str
+
+    def svg(self, place: str = "") -> str:
+        """As an element of a page, or at a place in another."""
+        size = f'viewBox="0 0 {WIDTH} {self.height:.0f}" width="{WIDTH}" height="{self.height:.0f}"'
+        inside = "\n".join(self.parts)
+        return f'<svg class="chart" {place}{size} role="img" aria-label="{escape(self.title)}">\n{inside}\n</svg>'
+
+
+def standalone(charts: Sequence[Chart], title: str) -> str:
+    """A file of charts side by side."""
+    width, height = len(charts) * (WIDTH + GAP) - GAP, max(chart.height for chart in charts) + HEADING
+    size = f'viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
+        f"<style>{STYLE}</style>",
+        f'<rect class="ground" width="{width}" height="{height:.0f}"/>',
+        _text(LEFT, 20, title, "title", "start"),
+        *(chart.svg(f'x="{place * (WIDTH + GAP)}" y="{HEADING}" ') for place, chart in enumerate(charts)),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> Chart:
+    """Lines over a number; several of one colour and name share one entry of the legend."""
+    points = [point for line in series for point in line.points]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    bottom = HEIGHT - BOTTOM
+    x = Scale(min(xs), max(xs), LEFT + 8, WIDTH - RIGHT - 8)
+    y = Scale(min(ys), max(ys), bottom - 6, TOP + 6)
+    parts = []
+    for tick in ticks(y.low, y.high):
+        parts.append(_line(LEFT, WIDTH - RIGHT, y(tick), y(tick), "grid"))
+        parts.append(_text(LEFT - 6, y(tick) + 4, f"{tick:g}", "tick", "end"))
+    parts += [_text(x(tick), bottom + 15, f"{tick:g}", "tick") for tick in ticks(x.low, x.high)]
+    parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 6, x_label, "label"))
+    turned = f"translate(13 {(bottom + TOP) / 2}) rotate(-90)"
+    parts.append(f'<text class="label" transform="{turned}" text-anchor="middle">{escape(y_label)}</text>')
+    for line in series:
+        places = [(x(a), y(b)) for a, b in line.points]
+        if line.dots:
+            parts += [_dot(*place, line.colour) for place in places]
+        else:
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+            title = f"<title>{escape(line.name)}</title>"
+            parts.append(f'<polyline class="line c{line.colour % NUM_COLOURS}" points="{path}">{title}</polyline>')
+    legend, lines = _legend(series)
+    return Chart(parts + legend, HEIGHT + LEGEND_LINE * lines, f"{y_label} over {x_label}")
+
+
+def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
+    """A row a variant."""
+    values = [value for row in rows for value in [*row.values, *([] if row.paper is None else [row.paper])]]
+    margin = 0.06 * (max(values) - min(values)) or 0.5
+    bottom = TOP + ROW * len(rows)
+    x = Scale(min(values) - margin, max(values) + margin, NAMES_WIDTH, WIDTH - RIGHT)
+    parts = []
+    for tick in ticks(x.low, x.high, 4):
+        parts.append(_line(x(tick), x(tick), TOP, bottom, "grid"))
+        parts.append(_text(x(tick), bottom + 15, f"{tick:g}", "tick"))
+    for place, row in enumerate(rows):
+        y = TOP + ROW * (place + 0.5)
+        parts.append(_text(NAMES_WIDTH - 8, y + 4, row.name, "name", "end"))
+        parts += [_dot(x(value), y, row.colour) for value in row.values]
+        if row.values:
+            mean = x(sum(row.values) / len(row.values))
+            parts.append(_line(mean, mean, y - 10, y + 10, f"mean c{row.colour % NUM_COLOURS}"))
+        if row.paper is not None:
+            a = x(row.paper)
+            corners = f"{a - 6:.1f},{y:.1f} {a:.1f},{y - 6:.1f} {a + 6:.1f},{y:.1f} {a:.1f},{y + 6:.1f}"
+            parts.append(f'<polygon class="paper" points="{corners}"><title>paper: {row.paper:g}</title></polygon>')
+    parts.append(_text(WIDTH / 2, bottom + BOTTOM - 6, x_label, "label"))
+    return Chart(parts, bottom + BOTTOM, x_label)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers between low and high.
+
+    >>> ticks(0.0, 1.0)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    raw = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * size for size in (1, 2, 5, 10) if power * size >= raw * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+class Scale:
+    """Numbers to places."""
+
+    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+        if high <= low:
+            low, high = low - 0.5, high + 0.5
+        self.low, self.high, self.start, self.end = low, high, start, end
+
+    def __call__(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
+    """Entries below the chart, as many a line as fit; and how many lines."""
+    names = dict.fromkeys((line.name, line.colour) for line in series)
+    if len(names) < 2:
+        return [], 0
+    parts, x, lines = [], float(LEFT), 1
+    for name, colour in names:
+        width = 34 + LETTER * len(name)
+        if x > LEFT and x + width > WIDTH:
+            x, lines = LEFT, lines + 1
+        y = HEIGHT + LEGEND_LINE * (lines - 0.5)
+        parts.append(_line(x, x + 16, y, y, f"line c{colour % NUM_COLOURS}"))
+        parts.append(_text(x + 21, y + 4, name, "name", "start"))
+        x += width
+    return parts, lines
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "middle") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"/>'
+
+
+def _dot(x: float, y: float, colour: int) -> str:
+    return f'<circle class="dot c{colour % NUM_COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
