@@ -18,6 +18,17 @@ from rich.table import Table
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
 from feedback_transformer.commands import reproduce
+from feedback_transformer.commands.help import (
+    BENCH_HELP,
+    DEMO_HELP,
+    EVALUATE_HELP,
+    GENERATE_HELP,
+    LIST_HELP,
+    PREPARE_HELP,
+    REPORT_HELP,
+    REPRODUCE_HELP,
+    TRAIN_HELP,
+)
 from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
@@ -37,87 +48,6 @@ from feedback_transformer.training.supervised import DivergedError, score, train
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LISTS = ("tasks", "presets", "engines", "experiments", "fields")
-
-TRAIN_HELP = """\
-examples:
-  feedback-transformer train random-walk
-  feedback-transformer train random-walk core=transformer --seed 1
-  feedback-transformer train algorithmic-3 num_layers=4 learning_rate=1e-3 steps=20000 --out runs/deeper
-  feedback-transformer train random-walk --preset paper --device cuda
-  feedback-transformer train random-walk engine=loop
-  feedback-transformer train --resume runs/deeper
-  torchrun --nproc-per-node 2 -m feedback_transformer train random-walk
-
-Any field of the task, the model or the training can be set by field=value; `feedback-transformer list fields`
-tells them all. Ctrl-C saves the run; --resume goes on with it, to the same end as if nothing had happened.
-"""
-
-EVALUATE_HELP = """\
-examples:
-  feedback-transformer evaluate runs/random-walk-feedback-laptop-0
-  feedback-transformer evaluate runs/random-walk-feedback-laptop-0 length=1000 --episodes 100
-  feedback-transformer evaluate runs/deeper/last.safetensors --seed 7
-
-A folder stands for its best checkpoint. Fields of the task can be set by field=value: is a model that learned on 100
-actions still right after 1000?
-"""
-
-GENERATE_HELP = """\
-examples:
-  feedback-transformer generate runs/ptb-char-feedback-laptop-0 --prompt "the meaning of " --max-tokens 200
-  feedback-transformer generate runs/text-feedback-laptop-0 --temperature 0.7 --top-k 40 --samples 4 --seed 1
-
-Text is shown as it is written. The cost of a token and the memory needed do not grow with what has been written.
-"""
-
-REPRODUCE_HELP = """\
-examples:
-  feedback-transformer reproduce memory-composition --plan
-  feedback-transformer reproduce depth --jobs 2
-  feedback-transformer reproduce all --seeds 1
-  feedback-transformer reproduce char-ptb --scale paper
-
-An experiment trains what has no record yet, each run on one core, and keeps every record as it is finished; stopped, it
-goes on where it was. Then it prints the table beside the paper's numbers, says which of the paper's claims held, and
-draws the figure. Corpora are expected in data/CORPUS, where `feedback-transformer prepare CORPUS` puts them.
-"""
-
-LIST_HELP = """\
-examples:
-  feedback-transformer list            tasks, presets and engines
-  feedback-transformer list fields     every field that field=value can set
-"""
-
-BENCH_HELP = """\
-examples:
-  feedback-transformer bench                                  the whole benchmark, about a quarter of an hour
-  feedback-transformer bench --quick                          seconds: does it run?
-  feedback-transformer bench --shapes B64 --contenders native transformer --measure training
-
-All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
-implementations take part when they are installed:
-  pip install --no-deps feedback-transformer-pytorch einops
-  pip install --no-deps labml-nn labml labml-helpers
-"""
-
-PREPARE_HELP = """\
-examples:
-  feedback-transformer prepare ptb-char
-  feedback-transformer prepare enwik8 --from downloads/enwik8.zip
-  feedback-transformer prepare wikitext-103 --no-end-of-line --out data/wikitext-103-no-eos
-  feedback-transformer prepare wikitext-2 --tokens bpe --vocab-size 8192
-  feedback-transformer prepare text --from novels/ --tokens words --vocab-size 20000
-
-Without --from a corpus is downloaded (again from where it broke off) and checked by size and hash. --from takes a file,
-a folder or an archive (.zip, .tar.gz, .tar.xz, .xz). Your own text is cut 90 / 5 / 5, unless it comes as train.txt,
-valid.txt and test.txt. The result is a folder of memory-mapped tokens, complete or not there at all.
-"""
-
-DEMO_HELP = """\
-The Feedback Transformer, the Transformer and the LSTM learn the random walk side by side, from the same episodes with
-the same settings. Ends with a table and two pictures. Finished trainings are kept: run it again to go on, or to see the
-result at once.
-"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -212,6 +142,10 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = add("reproduce", reproduce.run, "an experiment of the paper: runs, table, verdicts, figure", REPRODUCE_HELP)
     reproduce.add_arguments(sub)
+
+    sub = add("report", run_report, "one page of all experiments, from their records", REPORT_HELP)
+    sub.add_argument("--out", type=Path, default=Path("report.html"), help="the page (report.html)")
+    sub.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
@@ -385,6 +319,14 @@ def run_list(options: argparse.Namespace) -> int:
                 table.add_row(field.name, str(field.default), field.metadata.get("doc", ""))
             console.print(table)
         console.print(f"cores: {', '.join(CORES)}; memory compositions: {', '.join(COMPOSITIONS)}")
+    return 0
+
+
+def run_report(options: argparse.Namespace) -> int:
+    from feedback_transformer.report.page import write_page
+
+    write_page(options.results, options.out)
+    print(f"{options.out} is written; open it in a browser")
     return 0
 
 

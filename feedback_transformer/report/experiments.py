@@ -30,6 +30,10 @@ class Outcome:
     def lower_is_better(self) -> bool:
         return self.metric != "accuracy"
 
+    def cost_hours(self) -> float:
+        """Of one core, all runs together."""
+        return sum(record["cpu_seconds"] for records in self.records.values() for record in records) / 3600
+
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """The header and a row a variant."""
         with_paper = any(variant.paper is not None for variant in self.variants)
@@ -83,9 +87,7 @@ class Outcome:
         for variant in known:
             for record in self.records[variant.key]:
                 points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
-                lines.append(
-                    Series(variant.label, colours[variant.key], points[1:] or points)
-                )  # the first flattens all
+                lines.append(Series(variant.label, colours[variant.key], points[1:] or points))  # it flattens all
         return line_chart(lines, "training tokens (millions)", f"validation {self.metric}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:

@@ -1,0 +1,75 @@
+"""The report's page, from records that the test makes up."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from feedback_transformer.cli import main
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.report.svg import ticks
+
+VOID = {"meta", "link", "br", "img", "input"}
+
+
+class Balanced(HTMLParser):
+    """Fails when a tag is closed that is not the open one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def make_record(results: Path, key: str, bits: float) -> None:
+    run = EXPERIMENTS["char-ptb"].runs("laptop")[key]
+    curve = [{"tokens": n * 1000, "bits": bits + 1 / n} for n in (1, 2, 3)]
+    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": 60.0}
+    path = results / f"{key}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**record, "curve": curve, "test": {"bits": bits}}))
+
+
+def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None:
+    for seed, noise in enumerate((0.0, 0.001)):
+        make_record(tmp_path / "results", f"ptb-char/feedback-seed-{seed}", 1.5 + noise)
+        make_record(tmp_path / "results", f"ptb-char/transformer-seed-{seed}", 1.25 + noise)
+    out = tmp_path / "page.html"
+    assert main(["report", "--results", str(tmp_path / "results"), "--out", str(out)]) == 0
+    text = out.read_text()
+    parser = Balanced()
+    parser.feed(text)
+    assert not parser.open
+    assert parser.seen.count("section") == len(EXPERIMENTS)
+    assert "does not hold</span> (1.5 against 1.25)" in text, "Feedback is worse in these records"
+    assert "from 4 records, 0.1 core-hours" in text
+    assert "1.500 ± 0.001" in text
+    assert "src=" not in text, "nothing is loaded from elsewhere"
+
+
+def test_a_page_without_records_says_so(tmp_path: Path) -> None:
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").read_text().count("not run") >= len(EXPERIMENTS)
+
+
+def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--results", str(tmp_path / "nowhere")]) == 2
+    assert "is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5)])
+def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
+    marks = ticks(low, high)
+    assert 3 <= len(marks) <= 11
+    assert all(low - 1e-9 <= mark <= high + 1e-9 for mark in marks)
