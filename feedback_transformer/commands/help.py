@@ -23,7 +23,7 @@ examples:
   feedback-transformer evaluate runs/deeper/last.safetensors --seed 7
 
 A folder stands for its best checkpoint. Fields of the task can be set by field=value: is a model that learned on 100
-actions still right after 1000?
+actions still right after 1000? A corpus that has moved since the training is named by data=FOLDER.
 """
 
 GENERATE_HELP = """\
