@@ -52,13 +52,7 @@ LISTS = ("tasks", "presets", "engines", "experiments", "fields")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one sentence and exit code 2."""
-    parser = make_parser()
-    options, rest = parser.parse_known_args(arguments)
-    strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
-    if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}")
-    if rest:
-        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
+    options = understand(arguments)
     try:
         if getattr(options, "threads", None):
             torch.set_num_threads(options.threads)
@@ -76,6 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
         return FAILED
+
+
+def understand(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments as options, of which `command` is the function to call; or exit with code 2."""
+    parser = make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if rest:
+        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
+    return options
 
 
 def complain(sentence: str, code: int) -> int:
