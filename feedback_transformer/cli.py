@@ -39,7 +39,7 @@ from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.training.checkpoint import CheckpointError
-from feedback_transformer.training.loading import load_run, locate, read_config
+from feedback_transformer.training.loading import load_run, locate, read_config, take_corpus
 from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
@@ -140,9 +140,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_machine_options(sub)
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
-    sub.add_argument(
-        "what", nargs="?", choices=("tasks", "presets", "engines", "experiments", "fields"), help="only these"
-    )
+    sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
 
     sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
     bench.add_arguments(sub)
@@ -226,18 +224,13 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         if names and names[0] != run.task_name:
             raise ConfigError(f"{folder} is a run of {run.task_name}, not of {names[0]}")
         assignments = parse_assignments(word for word in words if "=" in word)
-        run = run.override(assignments)
-        return run if {"data", "task.data"} & assignments.keys() else locate(run, folder), folder
+        run = locate(run, folder, take_corpus(assignments))
+        return run.override(assignments), folder
     if options.task is None:
         raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or go on with --resume FOLDER")
     run = preset(options.task, options.preset, seed=options.seed or 0).override(parse_assignments(options.overrides))
     name = f"{run.task_name}-{run.model.core}-{options.preset}-{run.seed}"
     return run, options.out or Path("runs") / name
-
-
-def take_corpus(assignments: dict[str, str]) -> str | None:
-    """The folder in `data=FOLDER`, taken out of the assignments."""
-    return assignments.pop("task.data", assignments.pop("data", None))
 
 
 def run_evaluate(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[
     path = path / "best.safetensors" if path.is_dir() else path
     tensors, meta = checkpoint.load(path)
     run = run_of(meta, path)
-    run = locate(run, path.parent) if data is None else run.override({"data": data})
+    run = locate(run, path.parent, data)
     check_fingerprints(run, meta, path, "vocabulary")
     model = make_model(run).to(device)
     load_model(model, tensors, path)
@@ -84,8 +84,15 @@ def read_config(folder: Path) -> RunConfig:
         raise ConfigError(f"{path} is damaged: {error}") from None
 
 
-def locate(run: RunConfig, folder: Path) -> RunConfig:
-    """The run with its corpus where it is: as the run was given it, or else as seen from the run's folder."""
+def take_corpus(assignments: dict[str, str]) -> str | None:
+    """The folder in `data=FOLDER`, taken out of the assignments."""
+    return assignments.pop("task.data", assignments.pop("data", None))
+
+
+def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
+    """The run with its corpus where it is: in `data`, as the run was given it, or else as seen from its folder."""
+    if data is not None:
+        return run.override({"data": data})
     if not isinstance(run.task, Language) or (Path(run.task.data) / DESCRIPTION).is_file():
         return run
     try:
