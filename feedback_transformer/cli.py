@@ -39,7 +39,7 @@ from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.training.checkpoint import CheckpointError
-from feedback_transformer.training.loading import load_run
+from feedback_transformer.training.loading import load_run, locate, read_config, take_corpus
 from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
@@ -52,13 +52,7 @@ LISTS = ("tasks", "presets", "engines", "experiments", "fields")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one sentence and exit code 2."""
-    parser = make_parser()
-    options, rest = parser.parse_known_args(arguments)
-    strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
-    if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}")
-    if rest:
-        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
+    options = understand(arguments)
     try:
         if getattr(options, "threads", None):
             torch.set_num_threads(options.threads)
@@ -76,6 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
         return FAILED
+
+
+def understand(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments as options, of which `command` is the function to call; or exit with code 2."""
+    parser = make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if rest:
+        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
+    return options
 
 
 def complain(sentence: str, code: int) -> int:
@@ -124,6 +130,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = add("generate", run_generate, "let a trained language model write", GENERATE_HELP)
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+    sub.add_argument("overrides", nargs="*", metavar="data=FOLDER", help="where the corpus is, if it has moved")
     sub.add_argument("--prompt", default="\n", help="text to go on from (a new line)")
     sub.add_argument("--max-tokens", type=int, default=500, help="how much to write (500)")
     sub.add_argument("--temperature", type=float, default=1.0, help="0 always takes the likeliest token (1)")
@@ -133,9 +140,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_machine_options(sub)
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
-    sub.add_argument(
-        "what", nargs="?", choices=("tasks", "presets", "engines", "experiments", "fields"), help="only these"
-    )
+    sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
 
     sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
     bench.add_arguments(sub)
@@ -218,7 +223,9 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         names = [word for word in words if "=" not in word]
         if names and names[0] != run.task_name:
             raise ConfigError(f"{folder} is a run of {run.task_name}, not of {names[0]}")
-        return run.override(parse_assignments(word for word in words if "=" in word)), folder
+        assignments = parse_assignments(word for word in words if "=" in word)
+        run = locate(run, folder, take_corpus(assignments))
+        return run.override(assignments), folder
     if options.task is None:
         raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or go on with --resume FOLDER")
     run = preset(options.task, options.preset, seed=options.seed or 0).override(parse_assignments(options.overrides))
@@ -226,20 +233,11 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
     return run, options.out or Path("runs") / name
 
 
-def read_config(folder: Path) -> RunConfig:
-    path = folder / "config.json"
-    try:
-        return RunConfig.from_dict(json.loads(path.read_text()))
-    except OSError:
-        raise ConfigError(f"{folder} holds no run: there is no {path}") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is damaged: {error}") from None
-
-
 def run_evaluate(options: argparse.Namespace) -> int:
     device = check_device(options.device)
-    run, model = load_run(options.checkpoint, device)
-    changed = run.override(parse_assignments(options.overrides))
+    assignments = parse_assignments(options.overrides)
+    run, model = load_run(options.checkpoint, device, take_corpus(assignments))
+    changed = run.override(assignments)
     misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
     if misfit:
         raise ConfigError(f"{options.checkpoint} cannot be evaluated so: {misfit[0]}; only task fields can be set")
@@ -250,9 +248,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
             f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
         )
     held_out = getattr(task, "held_out", lambda: task)()
-    if options.overrides and held_out == getattr(own, "held_out", lambda: own)():
-        fields = ", ".join(parse_assignments(options.overrides))
-        raise ConfigError(f"{fields} changes nothing: {run.task_name} is scored on {held_out}")
+    if assignments and held_out == getattr(own, "held_out", lambda: own)():
+        raise ConfigError(f"{', '.join(assignments)} changes nothing: {run.task_name} is scored on {held_out}")
     count = options.episodes if options.episodes is not None else run.train.test_episodes
     if count < 1:
         raise ConfigError(f"--episodes = {count} must be 1 or more")
@@ -271,7 +268,11 @@ def run_generate(options: argparse.Namespace) -> int:
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)} must be 1 or more")
     sampling = Sampling(options.temperature, options.top_k, options.top_p)
-    run, model = load_run(options.checkpoint, device)
+    assignments = parse_assignments(options.overrides)
+    data = take_corpus(assignments)
+    if assignments:
+        raise ConfigError(f"{', '.join(assignments)} cannot be set to generate, only data=FOLDER")
+    run, model = load_run(options.checkpoint, device, data)
     if not isinstance(run.task, Language):
         raise ConfigError(f"{options.checkpoint} is a model of {run.task_name}, which has no text to write")
     vocabulary = run.task.corpus.vocabulary

@@ -21,7 +21,8 @@ SCALES = {
 }
 
 # The columns of the paper's table. Their parameter counts (3.2M, 10.7M, 77M, 44M, 139M) are those of unshared keys and
-# values, and for WikiText-103 of tied adaptive inputs and outputs with these cutoffs.
+# values, and for WikiText-103 of tied adaptive inputs and outputs with these cutoffs. Tied embeddings start at
+# 1 / sqrt(D): at a spread of 1 they would make logits of spread sqrt(D), and a first loss of hundreds of nats.
 WORD_CUTOFFS = (20_000, 40_000, 200_000)
 PAPER_MODELS = {
     "toy": ModelConfig(num_layers=4, model_dim=256, num_heads=4, memory_size=100, shared_kv=False, dropout=0.2),
@@ -50,6 +51,7 @@ PAPER_MODELS = {
         output_dropout=0.1,
         tie_weights=True,
         cutoffs=WORD_CUTOFFS,
+        embedding_std=512**-0.5,
     ),
     "wikitext-103": ModelConfig(
         num_layers=8,
@@ -63,6 +65,7 @@ PAPER_MODELS = {
         output_dropout=0.2,
         tie_weights=True,
         cutoffs=WORD_CUTOFFS,
+        embedding_std=1024**-0.5,
     ),
 }
 

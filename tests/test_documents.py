@@ -1,13 +1,16 @@
-"""The README's code runs and its numbers are those of the records."""
+"""The code in documents runs, their commands are understood, and their numbers are those of the records."""
 
 from __future__ import annotations
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
 
+from feedback_transformer.cli import run_to_train, understand
+from feedback_transformer.config import ConfigError
 from feedback_transformer.report.readme import filled
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +42,33 @@ def test_links_in_documents_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
         if not target.startswith("http"):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The command lines of a document, what is explained behind two spaces left out."""
+    found = re.findall(
+        r"^(?:    )?(?:torchrun .* -m feedback_transformer|feedback-transformer) (.*)$", text, re.MULTILINE
+    )
+    found += re.findall(r"`feedback-transformer ([^`]*)`", text)
+    return [shlex.split(line.split("  ")[0]) for line in found]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_documents_are_understood(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Options exist, tasks, presets and fields too; nothing is run."""
+    for words in commands_in(path.read_text()):
+        options = understand(words)
+        if words[0] == "train" and options.resume is None:
+            run_to_train(options)
+
+
+def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ("train ptb-char --presets paper", "generat runs/x", "evaluate runs/x --length 3"):
+        with pytest.raises((SystemExit, ConfigError)):
+            understand(line.split())
+    with pytest.raises(ConfigError):
+        run_to_train(understand(["train", "ptb-char", "num_layer=2"]))
+    assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
 
 
 def test_tests_named_in_the_paper_map_exist() -> None:

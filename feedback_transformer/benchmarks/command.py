@@ -11,16 +11,19 @@ import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from feedback_transformer.benchmarks import language
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import speed as report
+from feedback_transformer.report.language import speed_table as language_table
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
+OUT, OUT_LANGUAGE = Path("results/bench"), Path("results/speed-wikitext-103-small")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,21 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dropout", nargs="*", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
     add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
     add("--threads", type=int, default=1, help="threads that torch may use")
-    add("--out", type=Path, default=Path("results/bench"), help="where PATH.json and PATH.png go")
+    add(
+        "--language", action="store_true", help="instead: a whole language model, the paper's small one of WikiText-103"
+    )
+    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}; with --language {OUT_LANGUAGE})")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
-    json_path = args.out.with_suffix(".json")
+    if args.language:
+        return run_language(args, console)
+    json_path = (args.out or OUT).with_suffix(".json")
     if args.from_record:
         json_path = args.from_record
         record: report.Record = read_record(json_path)
     else:
         record = measure(args, console)
-        json_path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(json_path, record)
+        save(record, json_path)
     for table in report.tables(record):
         console.print(_rich(table))
     chart = json_path.with_suffix(".png")
@@ -55,6 +62,28 @@ def run(args: argparse.Namespace) -> int:
         report.draw_chart(record, chart)
         console.print(f"record: {json_path}   chart: {chart}")
     return 0
+
+
+def run_language(args: argparse.Namespace, console: Console) -> int:
+    """Measure the whole language model."""
+    json_path = (args.out or OUT_LANGUAGE).with_suffix(".json")
+    if args.from_record:
+        record: report.Record = read_record(args.from_record)
+    else:
+        before = torch.get_num_threads()
+        torch.set_num_threads(args.threads)
+        try:
+            record = language.measure(args.quick, 1 if args.quick else args.repeats, console)
+        finally:
+            torch.set_num_threads(before)
+        save(record, json_path)
+    console.print(_rich(language_table(record)))
+    return 0
+
+
+def save(record: report.Record, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, record)
 
 
 def measure(args: argparse.Namespace, console: Console) -> report.Record:

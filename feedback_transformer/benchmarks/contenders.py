@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from feedback_transformer import kernels
 from feedback_transformer.benchmarks import peers
 from feedback_transformer.benchmarks.shapes import Shape
+from feedback_transformer.config import ModelConfig
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.model.lstm import LSTM, LSTMState
@@ -102,7 +103,7 @@ def _generation(core_name: str, engine: str, shape: Shape, batch: int) -> Run:
     return run
 
 
-def full_state(core: nn.Module, shape: Shape, batch: int) -> MemoryState | LSTMState:
+def full_state(core: nn.Module, shape: Shape | ModelConfig, batch: int) -> MemoryState | LSTMState:
     """A state in which every slot exists, with random memories."""
 
     def normal(*sizes: int) -> Tensor:

@@ -17,21 +17,27 @@ Run = Callable[[], None]
 PATIENCE = 10.0
 
 
-def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[str, float]:
+def take_turns(
+    runs: Mapping[str, Run],
+    repeats: int,
+    calls: int = 1,
+    patience: float = PATIENCE,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
 
-    Who has had two turns and `PATIENCE` seconds gets no third: what is that slow needs no warming up.
+    Who has had two turns and `patience` seconds gets no third: what is that slow needs no warming up.
     """
     best, spent = dict.fromkeys(runs, float("inf")), dict.fromkeys(runs, 0.0)
     for turn in range(repeats):
         for name, run in runs.items():
-            if turn >= 2 and spent[name] > PATIENCE:
+            if turn >= 2 and spent[name] > patience:
                 continue
             gc.collect()
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(calls):
                 run()
-            seconds = time.perf_counter() - begin
+            seconds = clock() - begin
             best[name], spent[name] = min(best[name], seconds / calls), spent[name] + seconds
     return best
 

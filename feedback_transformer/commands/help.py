@@ -23,7 +23,7 @@ examples:
   feedback-transformer evaluate runs/deeper/last.safetensors --seed 7
 
 A folder stands for its best checkpoint. Fields of the task can be set by field=value: is a model that learned on 100
-actions still right after 1000?
+actions still right after 1000? A corpus that has moved since the training is named by data=FOLDER.
 """
 
 GENERATE_HELP = """\
@@ -65,6 +65,7 @@ examples:
   feedback-transformer bench                                  the whole benchmark, about a quarter of an hour
   feedback-transformer bench --quick                          seconds: does it run?
   feedback-transformer bench --shapes B64 --contenders native transformer --measure training
+  feedback-transformer bench --language                       a whole language model at a shape of the paper
 
 All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
 implementations take part when they are installed:

@@ -11,6 +11,7 @@ corpus.vocabulary.decode(corpus.train[:100])
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -42,6 +43,16 @@ class Corpus:
     @property
     def name(self) -> str:
         return str(self.description["name"])
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of the vocabulary and of the text: what must be the same wherever the corpus lies."""
+        text = "".join(str(self.description["splits"][split]["sha256"]) for split in SPLITS)
+        return {"vocabulary": self.vocabulary.fingerprint, "text": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+    def bytes_per_token(self, name: str) -> float:
+        """How many bytes of text a token of a split stands for, on the average."""
+        counts = self.description["splits"][name]
+        return float(counts["bytes"] / counts["tokens"])
 
     def split(self, name: str) -> Tokens:
         """The tokens of `train`, `valid` or `test`."""

@@ -13,11 +13,13 @@ encoded with it, so that it never stands in memory as a whole.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,12 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def _content(self) -> dict[str, Any]: ...
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of which token has which number: equal vocabularies have equal ones, wherever they lie."""
+        content = json.dumps({"kind": self.kind, **self._content()}, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def save(self, folder: Path) -> None:
         content = {"format": FORMAT, "kind": self.kind, **self._content()}
@@ -266,7 +274,7 @@ class BPE(Vocabulary):
         return str(self.tokenizer.decode(numbers.tolist(), skip_special_tokens=False))
 
     def _content(self) -> dict[str, Any]:
-        raise NotImplementedError("the tokenizer writes its own file")
+        return {"tokenizer": json.loads(self.tokenizer.to_str())}
 
     def save(self, folder: Path) -> None:
         self.tokenizer.save(str(folder / self.file))

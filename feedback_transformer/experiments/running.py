@@ -44,7 +44,7 @@ def finished_record(job: Job) -> dict[str, Any] | None:
         return None
     if not record.get("finished"):
         return None
-    differences = RunConfig.from_dict(record["run"]).differences(job.run)
+    differences = RunConfig.from_dict(record["run"]).differences(job.run.without_places())
     if differences:
         raise ConfigError(f"{job.folder} holds another run ({differences[0]}); choose another --out, or delete it")
     return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,13 @@ SCORING_LANES = 32
 CHARACTER_LIKE = ("characters", "bytes")
 
 
+class HeldOut(NamedTuple):
+    """A text to be scored on."""
+
+    tokens: Tokens
+    bytes_per_token: float
+
+
 @dataclass(frozen=True)
 class Language:
     """Every token of a prepared corpus is predicted from all before it.
@@ -29,7 +37,8 @@ class Language:
         label    h e _ c a t
 
     Scored by `bits` a token for characters and bytes (bits per character, bits per byte), by `perplexity` for words and
-    word pieces; over the whole split, every token once, with a full memory before it.
+    word pieces; over the whole split, every token once, with a full memory before it. `bits_per_byte` of the text goes
+    with it where it is another number, so that models of different tokens can be held against each other.
     """
 
     data: str = documented("", "folder of a corpus, made by `feedback-transformer prepare`")
@@ -57,6 +66,9 @@ class Language:
     def lower_is_better(self) -> bool:
         return True
 
+    def fingerprints(self) -> dict[str, str]:
+        return self.corpus.fingerprints()
+
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> TokenLanes:
         """The training split from another offset at every pass; `count` means nothing here."""
         tokens = self.corpus.train
@@ -64,14 +76,20 @@ class Language:
         offset = int(np.random.default_rng(derive_seed(seed, "train", 1 + number)).integers(furthest))
         return TokenLanes(tokens, batch_size, offset)
 
-    def evaluation(self, split: str, count: int, seed: int) -> Tokens:
-        if split == "test":
-            return self.corpus.test
-        return self.corpus.valid[: self.valid_tokens + 1] if self.valid_tokens else self.corpus.valid
+    def evaluation(self, split: str, count: int, seed: int) -> HeldOut:
+        name = "test" if split == "test" else "valid"
+        tokens = self.corpus.split(name)
+        if name == "valid" and self.valid_tokens:
+            tokens = tokens[: self.valid_tokens + 1]
+        return HeldOut(tokens, self.corpus.bytes_per_token(name))
 
-    def score(self, model: nn.Module, data: Tokens, device: torch.device) -> dict[str, float]:
-        nats = mean_loss(model, data, device)
-        return {"bits": nats / math.log(2)} if self.metric == "bits" else {"perplexity": math.exp(min(nats, 700.0))}
+    def score(self, model: nn.Module, data: HeldOut, device: torch.device) -> dict[str, float]:
+        nats = mean_loss(model, data.tokens, device)
+        bits = nats / math.log(2)
+        scores = {"bits": bits} if self.metric == "bits" else {"perplexity": math.exp(min(nats, 700.0))}
+        if self.metric != "bits" or data.bytes_per_token != 1:
+            scores["bits_per_byte"] = bits / data.bytes_per_token
+        return scores
 
 
 @functools.lru_cache(maxsize=4)

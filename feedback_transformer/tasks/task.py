@@ -42,6 +42,10 @@ class Task(Protocol):
     @property
     def lower_is_better(self) -> bool: ...
 
+    def fingerprints(self) -> dict[str, str]:
+        """Hashes of the data outside the configuration that a model depends on; none where there is no such."""
+        ...
+
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
         """What pass `number` of a training reads: B lanes, of `count` episodes where that means something."""
         ...
@@ -87,6 +91,9 @@ class EpisodeTask(Task, Protocol):
     @property
     def lower_is_better(self) -> bool:
         return False
+
+    def fingerprints(self) -> dict[str, str]:
+        return {}
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
         """One set of `count` episodes again and again, each pass from another offset; or, for 0, fresh ones.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from feedback_transformer.config import ConfigError
+from feedback_transformer.data.corpus import DESCRIPTION
 from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.tasks.language import Language
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.run import RunConfig
@@ -42,11 +46,81 @@ def run_of(meta: dict[str, Any], path: Path) -> RunConfig:
         raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from None
 
 
-def load_run(path: Path, device: str = "cpu") -> tuple[RunConfig, LanguageModel]:
-    """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint)."""
+def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, LanguageModel]:
+    """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint).
+
+    `data` is the folder of its corpus, where that is not to be found at its old place.
+    """
     path = path / "best.safetensors" if path.is_dir() else path
     tensors, meta = checkpoint.load(path)
     run = run_of(meta, path)
+    run = locate(run, path.parent, data)
+    check_fingerprints(run, meta, path, "vocabulary")
     model = make_model(run).to(device)
     load_model(model, tensors, path)
     return run, model.eval()
+
+
+# ------------------------------------------------------------------------------ the corpus that a run depends on
+
+CORPUS = "corpus_from_here"  # in a run's config.json: the way from its folder to the corpus
+
+
+def describe(run: RunConfig, folder: Path) -> dict[str, Any]:
+    """config.json of a run: its configuration, and the way from its folder to its corpus."""
+    if not isinstance(run.task, Language):
+        return run.to_dict()
+    return {**run.to_dict(), CORPUS: os.path.relpath(os.path.realpath(run.task.data), os.path.realpath(folder))}
+
+
+def read_config(folder: Path) -> RunConfig:
+    """The run that was begun in a folder."""
+    path = folder / "config.json"
+    try:
+        return RunConfig.from_dict(json.loads(path.read_text()))
+    except OSError:
+        raise ConfigError(f"{folder} holds no run: there is no {path}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is damaged: {error}") from None
+
+
+def take_corpus(assignments: dict[str, str]) -> str | None:
+    """The folder in `data=FOLDER`, taken out of the assignments."""
+    return assignments.pop("task.data", assignments.pop("data", None))
+
+
+def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
+    """The run with its corpus where it is: in `data`, as the run was given it, or else as seen from its folder."""
+    if data is not None:
+        return run.override({"data": data})
+    if not isinstance(run.task, Language) or (Path(run.task.data) / DESCRIPTION).is_file():
+        return run
+    try:
+        way = json.loads((folder / "config.json").read_text()).get(CORPUS)
+    except (OSError, ValueError, AttributeError):
+        way = None
+    there = os.path.relpath(folder / way) if way else ""
+    if not way or not (Path(there) / DESCRIPTION).is_file():
+        raise ConfigError(
+            f"the corpus of {folder} is not in {run.task.data}{f' nor in {there}' if way else ''}; "
+            "say where it is with data=FOLDER"
+        )
+    return run.override({"data": there})
+
+
+MEANS = {"vocabulary": "gives other numbers to its tokens", "text": "has another text"}
+
+
+def check_fingerprints(run: RunConfig, meta: dict[str, Any], path: Path, *names: str) -> None:
+    """The corpus is the one of the checkpoint in these respects; checkpoints from before they were kept pass."""
+    kept = meta.get("fingerprints", {})
+    if not kept:
+        return
+    own = run.task.fingerprints()
+    for name in names:
+        if kept.get(name) != own.get(name):
+            raise CheckpointError(
+                f"{path} was trained on another corpus: {getattr(run.task, 'data', run.task_name)} {MEANS[name]} "
+                f"({name} {own.get(name)}, not {kept.get(name)}); prepare it as it was then, or give the right one "
+                "with data=FOLDER"
+            )

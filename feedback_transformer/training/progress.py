@@ -16,7 +16,8 @@ PLAIN_SECONDS = 30.0  # between two plain lines
 
 def show_score(name: str, value: float) -> str:
     """`accuracy 99.65%`, but `bits 1.234`."""
-    return f"{name} {value:.3f}" if name in ("bits", "perplexity") else f"{name} {value:.2%}"
+    words = name.replace("_", " ")
+    return f"{words} {value:.3f}" if name in ("bits", "bits_per_byte", "perplexity") else f"{words} {value:.2%}"
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,17 @@ def command_line() -> str:
     if "--out" in words:
         at = words.index("--out")
         words = words[:at] + words[at + 2 :]
-    return " ".join(["feedback-transformer", *words])
+    return " ".join(["feedback-transformer", *map(without_place, words)])
+
+
+def without_place(text: str) -> str:
+    """A word of a command, an absolute path in it cut to its last part: places on a machine are not for a record.
+
+    >>> without_place("data=/home/ada/corpora/ptb-char"), without_place("steps=20")
+    ('data=ptb-char', 'steps=20')
+    """
+    name, equals, value = text.rpartition("=")
+    return name + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def open_tensorboard(folder: Path, step: int) -> Any:

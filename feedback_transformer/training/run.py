@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from feedback_transformer.config import (
@@ -56,6 +57,11 @@ class RunConfig:
             raise ConfigError(f"there is no section {section!r} in {name!r}; the sections are {', '.join(fields)}")
         known_names = list(fields[section]) if dot else [field for known in fields.values() for field in known]
         raise ConfigError(f"there is no field {bare if dot else name!r}{nearest(bare if dot else name, known_names)}")
+
+    def without_places(self) -> RunConfig:
+        """The run as a record may tell it: a corpus by its name, not by where it lies on this machine."""
+        data = getattr(self.task, "data", "")
+        return self.override({"task.data": Path(data).name}) if Path(data).is_absolute() else self
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it; `from_dict` gives it back."""

@@ -30,7 +30,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training import checkpoint
-from feedback_transformer.training.loading import load_model, make_model, run_of
+from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Reporter, Update
@@ -98,7 +98,7 @@ class Trainer:
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
-        self.stream = TrainingStream(run)
+        self.stream, self.fingerprints = TrainingStream(run), run.task.fingerprints()
         self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
         self.progress = Progress()
         self.losses: list[float] = []  # since the last evaluation
@@ -118,8 +118,7 @@ class Trainer:
             raise ConfigError(f"{self.folder} already holds a run; go on with --resume, or choose another --out")
         if last.exists():
             self.restore(last)
-        else:
-            self._make_folder()
+        self._make_folder()
         if self.team.leads:
             self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
         self.speed_from = (time.monotonic(), self.progress.tokens)
@@ -128,7 +127,7 @@ class Trainer:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             if self.team.leads:
-                checkpoint.write_json(self.folder / "config.json", self.run.to_dict())
+                checkpoint.write_json(self.folder / "config.json", describe(self.run, self.folder))
         except OSError as error:
             raise ConfigError(f"cannot write to {self.folder} ({error.strerror}); choose another --out") from None
 
@@ -148,6 +147,7 @@ class Trainer:
         }
         meta = {
             "run": self.run.to_dict(),
+            "fingerprints": self.fingerprints,
             "processes": self.team.size,
             "stream": self.stream.position(),
             "progress": asdict(self.progress),
@@ -163,7 +163,10 @@ class Trainer:
     def restore(self, path: Path) -> None:
         """Exactly where the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
+        check_fingerprints(self.run, meta, path, "vocabulary", "text")
         differences = run_of(meta, path).differences(self.run)
+        if meta.get("fingerprints"):  # the corpus is the same, so it may have moved
+            differences = [text for text in differences if not text.startswith("task.data ")]
         if differences:
             raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
         if meta["processes"] != self.team.size:
@@ -344,7 +347,8 @@ class Trainer:
     def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
         progress = self.progress
         return {
-            "run": self.run.to_dict(),
+            "run": self.run.without_places().to_dict(),
+            "fingerprints": self.fingerprints,
             "command": self.command,
             "environment": environment(self.device),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from feedback_transformer.benchmarks.command import add_arguments, run
+from feedback_transformer.benchmarks.language import SMALL, zipf
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
+from feedback_transformer.report.language import language_speed
 from feedback_transformer.report.speed import draw_chart, speed_tables
 
 ROW = {"seconds", "tokens_per_second"}
@@ -83,3 +85,27 @@ def test_the_arithmetic_of_a_step_is_that_of_its_products() -> None:
     expected = 6 * 64 * 64 * (weights + 4 * 3 * 100 * 256) + 2 * 2 * 64 * 100 * 2 * 256**2
     assert shape.arithmetic() == expected
     assert find_shapes(["S512"]) == (SHAPES[3],)
+
+
+def test_a_whole_language_model_is_measured_and_stands_beside_the_paper(tmp_path: Path) -> None:
+    out = tmp_path / "language"
+    assert bench("--language", "--quick", "--out", str(out)) == 0
+    record = json.loads(out.with_suffix(".json").read_text())
+    assert {row["contender"] for row in record["training"]} == set(SMALL.contenders())
+    assert all(row["tokens_per_second"] > 0 for row in record["training"] + record["generation"])
+    assert "84,400 (0.29x)" in language_speed(out.with_suffix(".json"))
+    assert "Not measured yet" in language_speed(tmp_path / "nothing.json")
+    assert bench("--language", "--from-record", str(out.with_suffix(".json"))) == 0
+
+
+def test_the_measured_language_model_is_the_papers_small_one() -> None:
+    m = SMALL.model
+    assert (m.num_layers, m.model_dim, m.num_heads, m.head_dim, m.ff_dim, m.memory_size) == (4, 512, 8, 128, 4096, 512)
+    assert SMALL.vocabulary == 267_735
+
+
+def test_words_are_drawn_by_zipfs_law() -> None:
+    words = zipf(100, 1000, 10_000)
+    assert 0 <= int(words.min()) <= int(words.max()) < 10_000
+    first, tenth = ((words == rank).sum().item() for rank in (0, 9))
+    assert 5 < first / tenth < 20
