@@ -129,8 +129,13 @@ class Stack(nn.Module):
         """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
         return self.blocks[index](x, projected[pick(index, len(projected))], self.position, history)
 
-    def weights(self, mixing: Tensor) -> BlockWeights:
-        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
+    def weights(self, mixing: Tensor, reach: int) -> BlockWeights:
+        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's.
+
+        Of what belongs to a distance only the newest `reach` columns, for a block that is shown no older memories.
+        """
+        position, spans = self.position, self.spans()
+        distance = torch.arange(reach, 0, -1, device=position.keys.device)
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
             return torch.stack([attrgetter(name)(module) for module in modules])
@@ -151,8 +156,9 @@ class Stack(nn.Module):
             stacked(self.key_values, "norm.weight") if self.pre_norm else None,
             stacked(self.key_values, "norm.bias") if self.pre_norm else None,
             mixing,
-            self.position.keys,
-            self.position.bias,
+            position.keys[:, -reach:],
+            None if position.bias is None else position.bias[:, -reach:],
+            torch.stack([span.mask(distance) for span in spans]) if spans else None,
         )
 
     def is_plain(self) -> bool:
@@ -177,5 +183,5 @@ def pick(layer: int, available: int) -> int:
     return layer if available > 1 else 0
 
 
-PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, Dropout}
+PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, AdaptiveSpan, Dropout}
 PLAIN |= {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}
