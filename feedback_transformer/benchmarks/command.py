@@ -14,8 +14,10 @@ from rich.table import Table as RichTable
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
+from feedback_transformer.benchmarks.spans import measure_spans
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
 from feedback_transformer.config import ConfigError
+from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
@@ -33,24 +35,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dropout", nargs="*", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
     add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
     add("--threads", type=int, default=1, help="threads that torch may use")
-    add("--out", type=Path, default=Path("results/bench"), help="where PATH.json and PATH.png go")
+    add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
+    add("--out", type=Path, help="where PATH.json and PATH.png go; results/bench, or results/span with --spans")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
-    json_path = args.out.with_suffix(".json")
+    out = args.out or Path("results/span" if args.spans else "results/bench")
+    json_path = out.with_suffix(".json")
     if args.from_record:
         json_path = args.from_record
         record: report.Record = read_record(json_path)
     else:
-        record = measure(args, console)
+        record = _measure_spans(args, console) if args.spans else measure(args, console)
         json_path.parent.mkdir(parents=True, exist_ok=True)
         write_json(json_path, record)
+    chart = json_path.with_suffix(".png")
+    if "spans" in record:
+        console.print(_rich(span_report.table(record)))
+        span_report.draw_chart(record, chart)
+        console.print(f"record: {json_path}   chart: {chart}")
+        return 0
     for table in report.tables(record):
         console.print(_rich(table))
-    chart = json_path.with_suffix(".png")
     if any(row["shared_kv"] for row in record["training"]):
         report.draw_chart(record, chart)
         console.print(f"record: {json_path}   chart: {chart}")
@@ -88,6 +97,16 @@ def measure(args: argparse.Namespace, console: Console) -> report.Record:
     finally:
         torch.set_num_threads(before)
     return record
+
+
+def _measure_spans(args: argparse.Namespace, console: Console) -> report.Record:
+    present, skipped = _present(args.contenders or ["native", "fused", "transformer"])
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        return measure_spans(present, args.repeats, args.quick, console) | {"skipped": skipped}
+    finally:
+        torch.set_num_threads(before)
 
 
 def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:

@@ -17,7 +17,9 @@ Run = Callable[[], None]
 PATIENCE = 10.0
 
 
-def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[str, float]:
+def take_turns(
+    runs: Mapping[str, Run], repeats: int, calls: int = 1, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
 
     Who has had two turns and `PATIENCE` seconds gets no third: what is that slow needs no warming up.
@@ -28,10 +30,10 @@ def take_turns(runs: Mapping[str, Run], repeats: int, calls: int = 1) -> dict[st
             if turn >= 2 and spent[name] > PATIENCE:
                 continue
             gc.collect()
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(calls):
                 run()
-            seconds = time.perf_counter() - begin
+            seconds = clock() - begin
             best[name], spent[name] = min(best[name], seconds / calls), spent[name] + seconds
     return best
 

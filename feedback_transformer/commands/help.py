@@ -65,6 +65,7 @@ examples:
   feedback-transformer bench                                  the whole benchmark, about a quarter of an hour
   feedback-transformer bench --quick                          seconds: does it run?
   feedback-transformer bench --shapes B64 --contenders native transformer --measure training
+  feedback-transformer bench --spans                          what short adaptive spans save, a few minutes
 
 All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
 implementations take part when they are installed:

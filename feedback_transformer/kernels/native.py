@@ -130,7 +130,11 @@ class _Block(torch.autograd.Function):
         shape = ctx.shape
         gradients = BlockWeights(
             *(  # weight matrices are written whole, the others in part or added to
-                None if w is None else torch.empty_like(w) if w.ndim == 3 and w is not weights.span else torch.zeros_like(w)  # type: ignore[arg-type]
+                None
+                if w is None
+                else torch.empty_like(w)
+                if w.ndim == 3 and w is not weights.span
+                else torch.zeros_like(w)  # type: ignore[arg-type]
                 for w in weights
             )
         )

@@ -126,8 +126,13 @@ class Stack(nn.Module):
         return state, state.projected
 
     def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
-        """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
-        return self.blocks[index](x, projected[pick(index, len(projected))], self.position, history)
+        """Block `index` applied to x [B, T, D] with the keys and values that are its own, as far as its heads see."""
+        block = self.blocks[index]
+        keys, values = projected[pick(index, len(projected))]
+        if block.attention.span is not None:  # type: ignore[union-attr]
+            seen = block.attention.span.reach() + x.shape[1] - 1  # type: ignore[union-attr, operator]
+            keys, values = keys[:, :, -seen:], values[:, :, -seen:]
+        return block(x, (keys, values), self.position, history)
 
     def weights(self, mixing: Tensor, reach: int) -> BlockWeights:
         """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's.

@@ -376,7 +376,9 @@ def test_the_same_random_state_gives_the_same_masks_and_another_gives_others(eng
     torch.testing.assert_close(core(case.x)[0], core(case.x)[0])
 
 
-@pytest.mark.parametrize(("norm", "shared", "base"), [("pre", True, SMALL), ("post", False, SMALL), ("pre", True, SPANS)])
+@pytest.mark.parametrize(
+    ("norm", "shared", "base"), [("pre", True, SMALL), ("post", False, SMALL), ("pre", True, SPANS)]
+)
 def test_the_gradient_under_dropout_is_that_of_its_mask(
     engine: str, norm: str, shared: bool, base: ModelConfig
 ) -> None:

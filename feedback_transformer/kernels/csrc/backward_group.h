@@ -330,7 +330,14 @@ template <class F> class BackwardGroup {
       F* row = out + j * d;
       if (out) layer_norm_backward((const F*)nullptr, row, normal + j * d, moments.inverse_deviation, row, d);
     }
-    add_projection_gradient({projected, 1, 0, s.carried, s.projected()}, {normal, 1, 0, s.carried, d});
+    if (!s.windows)
+      return add_projection_gradient({projected, 1, 0, s.carried, s.projected()}, {normal, 1, 0, s.carried, d});
+    for (int64_t c = 0; c < s.projected(); c += s.head) {  // head by head, over the slots that it sees
+      const int64_t far = scratch.sights.farthest(s, c / (2 * hk), c % hk / s.head);
+      const int64_t seen = far < s.carried ? far : s.carried, from = s.carried - seen;
+      add_gradient({projected + from * s.projected() + c, 1, 0, seen, s.projected()}, s.head,
+                   {normal + from * d, 1, 0, seen, d}, d, sums.key_value + c * d, sums.key_value_bias + c);
+    }
   }
 
   void affine(const F* normal, const F* gains, const F* shifts, int64_t l, F* out) {

@@ -138,6 +138,7 @@ template <class F> class ForwardGroup {
   const ForwardIO<F>& io;
   const ForwardScratch<F>& scratch;
   int64_t first, rows;
+  std::vector<int64_t> panel_reach;  // how far back the heads in a panel of keys and values see
 
   // x^l -> x^{l+1}
   F* layer(int64_t l, int64_t t, F* x) {
@@ -255,8 +256,14 @@ template <class F> class ForwardGroup {
   }
 
   // Keys and values of the carried memories, once a block, with this block's weights; a few at a time, so that what is
-  // between memory and slot stays in the cache.
+  // between memory and slot stays in the cache. A block projects for a head only what its span reaches; a stream of
+  // single steps begins with all, since a span may grow while it goes on.
   void project_carried() {
+    panel_reach.assign((s.projected() + panel<F> - 1) / panel<F>, s.steps ? 0 : s.carried);
+    for (int64_t c = 0; c < s.projected(); c++) {
+      const int64_t reach = tape.sights.farthest(s, c / (2 * s.inside()), c % s.inside() / s.head);
+      panel_reach[c / panel<F>] = panel_reach[c / panel<F>] > reach ? panel_reach[c / panel<F>] : reach;
+    }
     for (int64_t i = 0; i < rows; i++)
       for (int64_t j = 0; j < s.carried; j += carried_together)
         project_some(first + i, j, s.carried - j < carried_together ? s.carried - j : carried_together);
@@ -270,8 +277,14 @@ template <class F> class ForwardGroup {
     F* projected = scratch.projected;
     for (int64_t j = 0; j < count; j++)
       std::memcpy(projected + j * s.projected(), w.key_value_bias, s.projected() * sizeof(F));
-    const Packed<F> weights{w.key_value, s.width, s.projected()};
-    times<F>(count, normal, s.width, weights, projected, s.projected(), Into::add);
+    const int64_t nearest = s.carried - slot - count + 1, panels = panel_reach.size();  // steps from the block's first
+    for (int64_t p = 0, end; p < panels; p = end) {
+      for (end = p + 1; end < panels && (panel_reach[end] < nearest) == (panel_reach[p] < nearest);) end++;
+      if (panel_reach[p] < nearest) continue;
+      const int64_t c = p * panel<F>, columns = (end < panels ? end * panel<F> : s.projected()) - c;
+      const Packed<F> weights{w.key_value + c * s.width, s.width, columns};
+      times<F>(count, normal, s.width, weights, projected + c, s.projected(), Into::add);
+    }
     for (int64_t j = 0; j < count; j++) write_slot(row, slot + j, projected + j * s.projected());
   }
 

@@ -68,6 +68,13 @@ template <class F> struct Sights {
   int64_t seen(int64_t layer, int64_t head, int64_t history) const {
     return history < slots[at(layer, head)] ? history : slots[at(layer, head)];
   }
+  // How far any layer that reads this pair of keys and values sees with this head.
+  int64_t farthest(const Shape& s, int64_t pair, int64_t head) const {
+    if (s.pairs > 1) return slots[at(pair, head)];
+    int64_t most = 0;
+    for (int64_t l = 0; l < s.layers; l++) most = most > slots[at(l, head)] ? most : slots[at(l, head)];
+    return most;
+  }
 };
 
 // What forward keeps for backward: [L][T][B][..] each; without `save` one step's worth, written over.
