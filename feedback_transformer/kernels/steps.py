@@ -313,7 +313,7 @@ def _attend_backward(
     else:
         torch.sub(grad_kept, total, out=grad_scores).mul_(attention)
     if span is not None and grad_span is not None:
-        by_row = grad_scores.unflatten(0, (-1, len(span)))
+        by_row = grad_scores.view(rows // len(span), *span.shape)
         grad_span += by_row.sum(0)
         by_row.mul_(span)
     by_position = torch.mm(grad_scores, position.t()).unsqueeze(1)
@@ -336,7 +336,8 @@ def _window_backward(grad_window: Window, scores: Tensor, kept: Tensor, query: T
 
 def _masked(weights: Tensor, span: Tensor) -> Tensor:
     """weights [.., B*H, n] times span [H, n], or one a layer: [L, B*H, n] times [L, 1, H, n]"""
-    return (weights.unflatten(-2, (-1, span.shape[-2])) * span).flatten(-3, -2)
+    *layers, rows, _ = weights.shape
+    return (weights.view(*layers, rows // span.shape[-2], *span.shape[-2:]) * span).view(weights.shape)
 
 
 def _pick(window: Window, layer: int) -> tuple[Tensor, Tensor]:

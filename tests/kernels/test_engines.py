@@ -550,9 +550,9 @@ def test_every_engine_is_listed_with_what_it_covers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_compiled_steps_equal_the_loop(dropout: float) -> None:
-    config = changed(SMALL, dropout=dropout, position_slopes=(1.0, 0.1))
+@pytest.mark.parametrize(("dropout", "span"), [(0.0, False), (0.3, False), (0.0, True)])
+def test_compiled_steps_equal_the_loop(dropout: float, span: bool) -> None:
+    config = changed(SMALL, dropout=dropout, position_slopes=(1.0, 0.1), adaptive_span=span, span_ramp=2)
     core = new_core(config)
     for slots, resets in ((0, False), (5, True)):
         case = new_case(config, slots=slots, resets=resets)
