@@ -35,7 +35,7 @@ def measure_spans(present: list[Contender], repeats: int, quick: bool, console: 
         console.print(f"spans: {case.name}", style="dim")
         runs = {one.name: one.train(case, 0.0, True) for one in present}
         # Processor time: with one thread that is what a still machine would show, however busy this one is.
-        for name, seconds in take_turns(runs, 1 if quick else repeats, clock=time.process_time).items():
+        for name, seconds in take_turns(runs, repeats, clock=time.process_time).items():
             megabytes = peak_megabytes(name, case, 0.0, True, torch.get_num_threads())
             rows.append(
                 {"case": case.name, "span": case.span, "long_heads": case.long_heads, "contender": name}

@@ -65,7 +65,7 @@ class Stack(nn.Module):
         self.pre_norm = pre_norm = config.norm == "pre"
         self.num_heads, self.dropout = config.num_heads, config.dropout
         self.num_memories, self.memory_size = num_memories, config.memory_size
-        self.num_layers = config.num_layers
+        self.num_layers, self.adaptive_span = config.num_layers, config.adaptive_span
         self.blocks = nn.ModuleList(
             Block(
                 Attention(*dims, dropout=config.dropout, span=self._span(config)),
@@ -94,9 +94,10 @@ class Stack(nn.Module):
         """Of all layers; empty without adaptive spans."""
         return [block.attention.span for block in self.blocks if block.attention.span is not None]  # type: ignore[union-attr, misc]
 
-    def reach(self) -> int:
-        """How many memories are worth looking at: the window, or the longest adaptive span."""
-        return max((span.reach() for span in self.spans()), default=self.memory_size)
+    def reach(self, layer: int | None = None) -> int:
+        """How many memories are worth looking at, for a layer or for any: the window, or the longest adaptive span."""
+        spans = self.spans() if layer is None else self.spans()[layer : layer + 1]
+        return max((span.reach() for span in spans), default=self.memory_size)
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
@@ -109,7 +110,11 @@ class Stack(nn.Module):
     def project(self, memory: Tensor) -> tuple[Projection, ...]:
         """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
         distinct = max(len(self.key_values), self.num_memories)
-        return tuple(self.project_layer(memory[:, pick(layer, self.num_memories)], layer) for layer in range(distinct))
+        reaches = [self.reach()] if distinct == 1 else [self.reach(layer) for layer in range(distinct)]
+        return tuple(
+            self.project_layer(memory[:, pick(layer, self.num_memories), -reach:], layer)
+            for layer, reach in enumerate(reaches)
+        )
 
     def project_layer(self, memory: Tensor, layer: int) -> Projection:
         """memory [B, M, D] -> keys and values for this layer"""
@@ -120,8 +125,7 @@ class Stack(nn.Module):
         if state is None:
             state = MemoryState.empty(len(x), self.num_memories, like=x)
         if state.projected is None:
-            seen = state.memory[:, :, max(0, state.memory.shape[2] - self.reach()) :]
-            state = MemoryState(state.memory, state.length, self.project(seen))
+            state = MemoryState(state.memory, state.length, self.project(state.memory))
         assert state.projected is not None
         return state, state.projected
 
@@ -129,8 +133,8 @@ class Stack(nn.Module):
         """Block `index` applied to x [B, T, D] with the keys and values that are its own, as far as its heads see."""
         block = self.blocks[index]
         keys, values = projected[pick(index, len(projected))]
-        if block.attention.span is not None:  # type: ignore[union-attr]
-            seen = block.attention.span.reach() + x.shape[1] - 1  # type: ignore[union-attr, operator]
+        if self.adaptive_span:
+            seen = self.reach(index) + x.shape[1] - 1
             keys, values = keys[:, :, -seen:], values[:, :, -seen:]
         return block(x, (keys, values), self.position, history)
 

@@ -39,7 +39,8 @@ def span_table(record: Record) -> str:
     machine, settings = record["machine"], record["settings"]
     threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
     return (
-        f"{table(record).markdown()}\n\nMeasured in one run, contenders taking turns, best of {settings['repeats']}: "
+        f"{table(record).markdown()}\n\n"
+        f"Measured in one run, contenders taking turns, best of up to {settings['repeats']}: "
         f"{machine['processor']}, {threads}, torch {machine['torch']}, float32, commit {machine['commit']}; "
         f"{settings['shape']}, blocks of {settings['steps']} steps, full memory, forward and backward, no dropout."
     )
@@ -64,7 +65,7 @@ def draw_chart(record: Record, path: Path) -> None:
         panel.minorticks_off()
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    panels[0].plot([], [], "*", color="#444444", markersize=11, label="one head sees all, the others the shortest span")
+    panels[0].plot([], [], "*", color="#444444", markersize=11, label=f"one head sees all, the others {ticks[0]}")
     panels[0].legend(frameon=False, fontsize=9)
     figure.suptitle(f"{record['settings']['shape']}, {record['machine']['processor']}", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
