@@ -317,6 +317,20 @@ def test_spans_in_two_blocks_carried_without_a_cut_equal_one(engine: str, cut: i
     assert_same(results(core, engine, case, cut), results(core, "loop", case))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_spans_in_single_precision_are_near_the_loop_with_any_number_of_threads(engine: str, threads: int) -> None:
+    config = changed(SPANS, model_dim=16, head_dim=8)
+    core = with_spans(new_core(config, torch.float32), EXTENTS["one long"])
+    case = new_case(config, slots=40, dtype=torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = results(core, engine, case)
+    finally:
+        torch.set_num_threads(before)
+    assert_same(found, results(core, "loop", case), torch.float32)
+
+
 def test_memories_beyond_the_longest_span_change_nothing_but_are_kept(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
