@@ -15,15 +15,17 @@ from feedback_transformer.benchmarks import language
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
+from feedback_transformer.benchmarks.spans import measure_spans
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
 from feedback_transformer.config import ConfigError
+from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
 from feedback_transformer.report.language import speed_table as language_table
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
-OUT, OUT_LANGUAGE = Path("results/bench"), Path("results/speed-wikitext-103-small")
+OUT, OUT_LANGUAGE, OUT_SPANS = (Path(f"results/{name}") for name in ("bench", "speed-wikitext-103-small", "span"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--language", action="store_true", help="instead: a whole language model, the paper's small one of WikiText-103"
     )
-    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}; with --language {OUT_LANGUAGE})")
+    add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
+    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}, {OUT_LANGUAGE}, {OUT_SPANS})")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
@@ -48,16 +51,21 @@ def run(args: argparse.Namespace) -> int:
     console = Console()
     if args.language:
         return run_language(args, console)
-    json_path = (args.out or OUT).with_suffix(".json")
+    json_path = (args.out or (OUT_SPANS if args.spans else OUT)).with_suffix(".json")
     if args.from_record:
         json_path = args.from_record
         record: report.Record = read_record(json_path)
     else:
-        record = measure(args, console)
+        record = _measure_spans(args, console) if args.spans else measure(args, console)
         save(record, json_path)
+    chart = json_path.with_suffix(".png")
+    if "spans" in record:
+        console.print(_rich(span_report.table(record)))
+        span_report.draw_chart(record, chart)
+        console.print(f"record: {json_path}   chart: {chart}")
+        return 0
     for table in report.tables(record):
         console.print(_rich(table))
-    chart = json_path.with_suffix(".png")
     if any(row["shared_kv"] for row in record["training"]):
         report.draw_chart(record, chart)
         console.print(f"record: {json_path}   chart: {chart}")
@@ -117,6 +125,16 @@ def measure(args: argparse.Namespace, console: Console) -> report.Record:
     finally:
         torch.set_num_threads(before)
     return record
+
+
+def _measure_spans(args: argparse.Namespace, console: Console) -> report.Record:
+    present, skipped = _present(args.contenders or ["native", "fused", "transformer"])
+    before = torch.get_num_threads()
+    torch.set_num_threads(args.threads)
+    try:
+        return measure_spans(present, 1 if args.quick else 4 * args.repeats, args.quick, console) | {"skipped": skipped}
+    finally:
+        torch.set_num_threads(before)
 
 
 def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:

@@ -75,6 +75,7 @@ def _training(core_name: str, engine: str, shape: Shape, dropout: float, shared_
     """Forward and backward of a core over a block, from a full memory, to the gradient of its input and parameters."""
     model = LanguageModel(shape.config(core_name, dropout, shared_kv), vocab_size=2, engine=engine)
     core = model.core
+    set_spans(model, shape)
     x = torch.randn(shape.batch, shape.steps, shape.model_dim, requires_grad=True)
     gradient = torch.randn(shape.batch, shape.steps, shape.model_dim)
     state = full_state(core, shape, shape.batch)
@@ -101,6 +102,17 @@ def _generation(core_name: str, engine: str, shape: Shape, batch: int) -> Run:
         tokens = logits.argmax(dim=-1)
 
     return run
+
+
+@torch.no_grad()
+def set_spans(model: LanguageModel, shape: Shape) -> None:
+    """As if it had learned the spans of the shape: a mask ends a ramp behind what z says."""
+    for span in model.spans():
+        span.extent.fill_((shape.span - span.ramp) / shape.memory_size)
+    for span in model.spans()[-1:]:
+        span.extent[: shape.long_heads] = (shape.memory_size - span.ramp) / shape.memory_size
+    for span in model.spans():
+        span.clamp_()
 
 
 def full_state(core: nn.Module, shape: Shape | ModelConfig, batch: int) -> MemoryState | LSTMState:

@@ -18,6 +18,8 @@ class Shape:
     memory_size: int
     batch: int
     steps: int = 64
+    span: int = 0  # of every head, with adaptive spans; 0: without
+    long_heads: int = 0  # of the top layer's heads, these see the whole memory
 
     def config(self, core: str, dropout: float = 0.0, shared_kv: bool = True) -> ModelConfig:
         # A Transformer has keys and values of its own in every layer: that is the model it is.
@@ -29,6 +31,7 @@ class Shape:
             memory_size=self.memory_size,
             dropout=dropout,
             shared_kv=shared_kv and core == "feedback",
+            adaptive_span=self.span > 0,
         )
 
     @property

@@ -10,7 +10,8 @@
     memories  [B, T, D]     m_t of every step; differentiable like y
 
 It must equal the step loop of `model/feedback.py` in outputs and in the gradient of x, memory and every weight.
-P is 1 when all layers share keys and values, else L; F is the feed-forward width, S the memory window.
+P is 1 when all layers share keys and values, else L; F is the feed-forward width, S the memory window, or the part of
+it that adaptive spans reach.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class BlockWeights(NamedTuple):
     mixing: Tensor  # [L+1]
     position: Tensor  # [K, S], column S - d for a memory d steps back
     position_bias: Tensor | None  # [H, S]
+    span: Tensor | None = None  # [L, H, S], what e^score is multiplied with before the softmax divides by the sum
 
 
 class BlockOptions(NamedTuple):

@@ -80,6 +80,7 @@ class Folded(NamedTuple):
     mixing: Tensor  # [L+1]
     position: Tensor  # [K, S]
     position_bias: Tensor | None  # [H, S]
+    span: Tensor | None  # [L, H, S]
 
     def layers(self) -> list[Layer]:
         per_layer = self[: len(Layer._fields)]
@@ -89,9 +90,9 @@ class Folded(NamedTuple):
         ]
 
     def shared(self, slots: int) -> Shared:
-        return Shared(
-            self.key_value, self.key_value_shift, self.mixing, self.position[:, self.position.shape[1] - slots :]
-        )
+        first = self.position.shape[1] - slots
+        span = None if self.span is None else self.span[..., first:]
+        return Shared(self.key_value, self.key_value_shift, self.mixing, self.position[:, first:], span)
 
 
 def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
@@ -131,6 +132,7 @@ def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
         mixing=w.mixing,
         position=w.position,
         position_bias=w.position_bias,
+        span=w.span,
     )
 
 
@@ -262,6 +264,7 @@ class _Block(torch.autograd.Function):
         grad_window = Window(torch.zeros_like(window.keys), torch.zeros_like(window.values))
         grad_position = torch.zeros_like(folded.position)
         grad_bias = None if folded.position_bias is None else torch.zeros_like(folded.position_bias)
+        grad_span = None if folded.span is None else torch.zeros_like(folded.span)
         _, run = _step_functions(plan.compiled)
         weights, shared = folded.layers(), {slots: folded.shared(slots) for slots in set(plan.slots)}
         for t in range(steps - 1, -1, -1):
@@ -269,13 +272,14 @@ class _Block(torch.autograd.Function):
             columns = plan.window - slots
             run(
                 grads.at(t), grad_window.slots(first, last), grad_position[:, columns:],
-                None if grad_bias is None else grad_bias[:, columns:], trace.at(t), norms.at(t),
+                None if grad_bias is None else grad_bias[:, columns:],
+                None if grad_span is None else grad_span[..., columns:], trace.at(t), norms.at(t),
                 attentions[t].view(layers, rows, slots), window.slots(first, last), weights, shared[slots],
                 plan.options.dropout > 0, pre_norm,
             )  # fmt: skip
         carried = grad_window.slots(0, plan.carried)
         by_weight = _weight_gradients(trace, norms, grads, folded, pre_norm)
-        return None, None, grads.input[0].transpose(0, 1), *carried, *by_weight, grad_position, grad_bias
+        return None, None, grads.input[0].transpose(0, 1), *carried, *by_weight, grad_position, grad_bias, grad_span
 
 
 def _new_trace(x: Tensor, folded: Folded, steps: int, pre_norm: bool) -> Trace:

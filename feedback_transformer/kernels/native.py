@@ -20,11 +20,11 @@ __all__ = ["native_available", "native_block"]
 
 LARGE_PAGE = 2 << 20
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
-# The order of struct Weights and struct Gradients in csrc/layout.h; the last three may be missing.
+# The order of struct Weights and struct Gradients in csrc/layout.h; the last four may be missing.
 POINTER_ORDER = (
     *("query", "output", "expand", "expand_bias", "contract", "contract_bias"),
     *("attention_gain", "attention_shift", "feed_forward_gain", "feed_forward_shift"),
-    *("key", "value", "mixing", "position", "memory_gain", "memory_shift", "position_bias"),
+    *("key", "value", "mixing", "position", "memory_gain", "memory_shift", "position_bias", "span"),
 )
 WeightPointers = ctypes.c_void_p * len(POINTER_ORDER)
 
@@ -36,6 +36,7 @@ class Shape(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("batch", "steps", "carried", "layers", "width", "heads", "head")),
         *((name, ctypes.c_int64) for name in ("inner", "pairs", "window", "reach", "slots", "pre_norm", "save")),
         *((name, ctypes.c_int64) for name in ("threads", "seed")),
+        ("windows", ctypes.c_void_p),
         ("dropout", ctypes.c_double),
     )
 
@@ -128,8 +129,12 @@ class _Block(torch.autograd.Function):
         weights = contiguous(BlockWeights(*rest))
         shape = ctx.shape
         gradients = BlockWeights(
-            *(  # matrices are written, the others added to
-                None if w is None else torch.empty_like(w) if w.ndim == 3 else torch.zeros_like(w)  # type: ignore[arg-type]
+            *(  # weight matrices are written whole, the others in part or added to
+                None
+                if w is None
+                else torch.empty_like(w)
+                if w.ndim == 3 and w is not weights.span
+                else torch.zeros_like(w)  # type: ignore[arg-type]
                 for w in weights
             )
         )
@@ -178,7 +183,7 @@ def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: Block
     batch, steps, width = x.shape
     layers, inside, _ = weights.query.shape
     carried, window = memory.shape[1], weights.position.shape[1]
-    return Shape(
+    shape = Shape(
         batch=batch,
         steps=steps,
         carried=carried,
@@ -197,6 +202,19 @@ def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: Block
         seed=options.seed & (2**63 - 1),
         dropout=options.dropout,
     )
+    if weights.span is not None:
+        shape.held = windows = head_windows(weights.span)  # as long as the shape that points there
+        shape.windows = windows.data_ptr()
+    return shape
+
+
+def head_windows(span: Tensor) -> Tensor:
+    """[L, H, S] -> [L, H]: the slots that a head must read: where its mask lets through, and one more.
+
+    At that one the mask is zero, but where it stands at the foot of the ramp it has a gradient.
+    """
+    first = (span.detach() != 0).to(torch.uint8).argmax(dim=-1)
+    return (span.shape[-1] - first + 1).clamp(max=span.shape[-1])
 
 
 # ------------------------------------------------------------------------------------------------- checks
@@ -239,7 +257,7 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
         *((layers, inside, width), (layers, width, inside), (layers, inner, width), (layers, inner)),
         *((layers, width, inner), vector, vector, vector, vector, vector),
         *((pairs, inside, width), (pairs, inside, width), pair, pair),
-        *((layers + 1,), (inside // heads, window), (heads, window)),
+        *((layers + 1,), (inside // heads, window), (heads, window), (layers, heads, window)),
     )
     for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
         if weight is not None and (tuple(weight.shape) != shape or weight.dtype != x.dtype):

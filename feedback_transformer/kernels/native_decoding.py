@@ -84,6 +84,7 @@ class _Buffer:
     """Keys, values [B, P, H, slots, K] and memories [B, slots, D]; slots below `newest` are written for good."""
 
     def __init__(self, packed: PackedWeights, batch: int, slots: int) -> None:
+        self.packed = packed  # whose windows the shape points to
         self.shape = shape = packed.sized(batch, slots)
         self.keys = packed.data.new_empty(batch, shape.pairs, shape.heads, slots, shape.head)
         self.values = torch.empty_like(self.keys)
@@ -171,7 +172,7 @@ def native_step(x: Tensor, state: DecodingState, packed: PackedWeights) -> tuple
         raise ValueError(
             f"x must be [{shape.batch}, {shape.width}] in {packed.data.dtype}; it is {tuple(x.shape)} in {x.dtype}"
         )
-    if state.used == shape.slots or state.used != state.buffer.newest:
+    if state.used == shape.slots or state.used != state.buffer.newest or state.buffer.packed is not packed:
         state = _copied(state, packed)
     buffer, used = state.buffer, state.used
     buffer.newest = used + 1

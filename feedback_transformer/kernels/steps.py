@@ -7,6 +7,9 @@ weights come folded (see `fused.fold`), so that under pre-norm a norm is only (x
     a  = softmax(q . k_j + q . p_j + b_j)     u = relu(norm(z) W1 + c1)
     o  = sum_j dropout(a)_j v_j               y = z + u W2 + c2
 
+With adaptive spans a_j = m_j e_j, where e_j = exp(s_j) / sum_i m_i exp(s_i) and m is the mask. What is kept of the
+attention is e, from which both gradients follow: with D_j = e_j (da_j - sum_i a_i da_i), ds_j = m_j D_j and dm_j = D_j.
+
 G is the number of layers that read one pair of keys and values: L when they are shared (P = 1), else 1 (P = L).
 """
 
@@ -40,12 +43,13 @@ class Layer(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Folded weights that belong to no layer."""
+    """Folded weights that belong to no layer, and the columns of this step's window."""
 
     key_value: Tensor  # [P*2*H*K, D]
     key_value_shift: Tensor  # [P*2*H*K]
     mixing: Tensor  # [L+1]
-    position: Tensor  # [K, n], the columns of this step's window
+    position: Tensor  # [K, n]
+    span: Tensor | None  # [L, H, n]
 
 
 class Trace(NamedTuple):
@@ -153,8 +157,9 @@ def forward_step(
         torch.addmm(layer.query_shift, normalise(x)[0] if pre_norm else x, layer.query.t(), out=query)
         drop = None if noise is None else noise.attention[index]
         _attend(
-            query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop
-        )
+            query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop,
+            None if shared.span is None else shared.span[index],
+        )  # fmt: skip
 
         z = torch.addmm(x, trace.mixed[index], layer.output.t(), out=trace.sums[index])
         normed = normalise(z, layer.attention_gain, layer.attention_shift)[0]
@@ -186,6 +191,7 @@ def _attend(
     offsets: Tensor | None,
     alive: Tensor | None,
     drop: Tensor | None,
+    span: Tensor | None,
 ) -> None:
     """One query a row and head: two batched products, which beat fused attention kernels here."""
     keys, values = window  # [B*H, n, K]
@@ -195,7 +201,12 @@ def _attend(
     torch.softmax(scores, -1, out=attention)
     if alive is not None:
         attention.mul_(alive)
+    if span is not None:
+        total = _masked(attention, span).sum(-1, keepdim=True)
+        attention.div_(total + (total == 0))
     kept = attention if drop is None else torch.relu(attention.copysign_(drop))
+    if span is not None:
+        kept = _masked(kept, span)
     torch.bmm(kept.unsqueeze(1), values, out=mixed.view(len(keys), 1, -1))
 
 
@@ -204,6 +215,7 @@ def backward_step(
     grad_window: Window,
     grad_position: Tensor,
     grad_bias: Tensor | None,
+    grad_span: Tensor | None,
     trace: Trace,
     norms: Norms,
     attention: Tensor,
@@ -229,7 +241,7 @@ def backward_step(
     grad = torch.addcmul(grads.input[0], grad_memory, shared.mixing[-1])  # of x^L
 
     scores = torch.empty_like(attention)
-    kept = torch.relu(attention) if dropout else attention
+    passed = torch.relu(attention) if dropout else attention
     grad_mixed = torch.empty_like(trace.mixed, memory_format=torch.contiguous_format)
     for index in range(len(layers) - 1, -1, -1):
         layer = layers[index]
@@ -237,7 +249,8 @@ def backward_step(
         torch.mm(grad_sum, layer.output, out=grad_mixed[index])
         _attend_backward(
             grads.query[index], scores[index], grad_mixed[index], trace.mixed[index],
-            attention[index], kept[index], _pick(window, index), shared.position, dropout,
+            attention[index], passed[index], _pick(window, index), shared.position, dropout,
+            None if shared.span is None else shared.span[index], None if grad_span is None else grad_span[index],
         )  # fmt: skip
         if pre_norm:
             _, mean, inverse = norms.attention
@@ -247,6 +260,7 @@ def backward_step(
             grad = torch.addmm(grad_sum, grads.query[index], layer.query)
         grad.addcmul_(grad_memory, shared.mixing[index])
     grads.input[0].copy_(grad)
+    kept = passed if shared.span is None else _masked(passed, shared.span.unsqueeze(1))
     _window_backward(grad_window, scores, kept, trace.query, grad_mixed)
     heads = trace.query.view(len(layers), scores.shape[1], -1)
     grad_position.addbmm_(heads.transpose(1, 2), scores)
@@ -281,10 +295,12 @@ def _attend_backward(
     grad_mixed: Tensor,
     mixed: Tensor,
     attention: Tensor,
-    kept: Tensor,
+    passed: Tensor,
     window: tuple[Tensor, Tensor],
     position: Tensor,
     dropout: bool,
+    span: Tensor | None,
+    grad_span: Tensor | None,
 ) -> None:
     """ds_j = a_j (da_j - sum_i a_i da_i), and that sum is grad_o . o: K numbers a head to multiply, not n."""
     keys, values = window
@@ -293,9 +309,13 @@ def _attend_backward(
     total = (grad_heads * mixed.view(rows, -1)).sum(-1, keepdim=True)
     grad_kept = torch.bmm(grad_heads.unsqueeze(1), values.transpose(1, 2)).squeeze(1)
     if dropout:
-        torch.mul(kept, grad_kept, out=grad_scores).addcmul_(attention.abs(), total, value=-1)
+        torch.mul(passed, grad_kept, out=grad_scores).addcmul_(attention.abs(), total, value=-1)
     else:
         torch.sub(grad_kept, total, out=grad_scores).mul_(attention)
+    if span is not None and grad_span is not None:
+        by_row = grad_scores.view(rows // len(span), *span.shape)
+        grad_span += by_row.sum(0)
+        by_row.mul_(span)
     by_position = torch.mm(grad_scores, position.t()).unsqueeze(1)
     torch.baddbmm(by_position, grad_scores.unsqueeze(1), keys, out=grad_query.view(rows, 1, -1))
 
@@ -312,6 +332,12 @@ def _window_backward(grad_window: Window, scores: Tensor, kept: Tensor, query: T
 
     update(grad_window.keys, scores, query)
     update(grad_window.values, kept, grad_mixed)
+
+
+def _masked(weights: Tensor, span: Tensor) -> Tensor:
+    """weights [.., B*H, n] times span [H, n], or one a layer: [L, B*H, n] times [L, 1, H, n]"""
+    *layers, rows, _ = weights.shape
+    return (weights.view(*layers, rows // span.shape[-2], *span.shape[-2:]) * span).view(weights.shape)
 
 
 def _pick(window: Window, layer: int) -> tuple[Tensor, Tensor]:

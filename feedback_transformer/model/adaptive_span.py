@@ -4,8 +4,9 @@ A memory d steps back (d from 1) is weighted by
 
     span(d) = clamp((z S + R + 1 - d) / R, 0, 1)            z in [0, 1], learned; R the ramp
 
-before the probabilities are renormalised, and looking far costs: the loss gets  coefficient * mean(z) * S  a layer.
-Beyond the longest span nothing is computed at all, which is what makes short spans cheap.
+inside the softmax, a_d = span(d) e^{s_d} / sum_i span(i) e^{s_i}, and looking far costs: the loss gets
+coefficient * mean(z) * S  a layer. Memories of weight zero change nothing, so beyond the longest span nothing is
+computed at all, which is what makes short spans cheap.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 STRIDE = 64  # the attended window grows and shrinks in these steps, so that its shape seldom changes
-TINY = 1e-8  # keeps the renormalisation finite where every probability has been masked away
 
 
 class AdaptiveSpan(nn.Module):
@@ -33,7 +33,7 @@ class AdaptiveSpan(nn.Module):
     def reach(self) -> int:
         """How many steps back the farthest-looking head sees, in whole strides; at most the window."""
         farthest = float(self.extent.detach().max()) * self.memory_size + self.ramp
-        return min(self.memory_size, -int(-farthest // STRIDE) * STRIDE)
+        return min(self.memory_size, max(1, -int(-farthest // STRIDE)) * STRIDE)
 
     def penalty(self) -> Tensor:
         """mean(z) * S, to be multiplied by the coefficient and added to the loss."""
@@ -46,6 +46,7 @@ class AdaptiveSpan(nn.Module):
 
 
 def weigh(probabilities: Tensor, mask: Tensor) -> Tensor:
-    """probabilities [B, H, T, M], mask [H, T, M]: masked and renormalised"""
+    """probabilities [B, H, T, M], mask [H, T, M]: masked and renormalised; zero where nothing is left"""
     masked = probabilities * mask
-    return masked / (masked.sum(dim=-1, keepdim=True) + TINY)
+    total = masked.sum(dim=-1, keepdim=True)
+    return masked / (total + (total == 0))

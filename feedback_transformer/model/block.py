@@ -65,7 +65,7 @@ class Stack(nn.Module):
         self.pre_norm = pre_norm = config.norm == "pre"
         self.num_heads, self.dropout = config.num_heads, config.dropout
         self.num_memories, self.memory_size = num_memories, config.memory_size
-        self.num_layers = config.num_layers
+        self.num_layers, self.adaptive_span = config.num_layers, config.adaptive_span
         self.blocks = nn.ModuleList(
             Block(
                 Attention(*dims, dropout=config.dropout, span=self._span(config)),
@@ -94,9 +94,10 @@ class Stack(nn.Module):
         """Of all layers; empty without adaptive spans."""
         return [block.attention.span for block in self.blocks if block.attention.span is not None]  # type: ignore[union-attr, misc]
 
-    def reach(self) -> int:
-        """How many memories are worth looking at: the window, or the longest adaptive span."""
-        return max((span.reach() for span in self.spans()), default=self.memory_size)
+    def reach(self, layer: int | None = None) -> int:
+        """How many memories are worth looking at, for a layer or for any: the window, or the longest adaptive span."""
+        spans = self.spans() if layer is None else self.spans()[layer : layer + 1]
+        return max((span.reach() for span in spans), default=self.memory_size)
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
@@ -109,7 +110,11 @@ class Stack(nn.Module):
     def project(self, memory: Tensor) -> tuple[Projection, ...]:
         """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
         distinct = max(len(self.key_values), self.num_memories)
-        return tuple(self.project_layer(memory[:, pick(layer, self.num_memories)], layer) for layer in range(distinct))
+        reaches = [self.reach()] if distinct == 1 else [self.reach(layer) for layer in range(distinct)]
+        return tuple(
+            self.project_layer(memory[:, pick(layer, self.num_memories), -reach:], layer)
+            for layer, reach in enumerate(reaches)
+        )
 
     def project_layer(self, memory: Tensor, layer: int) -> Projection:
         """memory [B, M, D] -> keys and values for this layer"""
@@ -120,17 +125,26 @@ class Stack(nn.Module):
         if state is None:
             state = MemoryState.empty(len(x), self.num_memories, like=x)
         if state.projected is None:
-            seen = state.memory[:, :, max(0, state.memory.shape[2] - self.reach()) :]
-            state = MemoryState(state.memory, state.length, self.project(seen))
+            state = MemoryState(state.memory, state.length, self.project(state.memory))
         assert state.projected is not None
         return state, state.projected
 
     def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
-        """Block `index` applied to x [B, T, D] with the keys and values that are its own."""
-        return self.blocks[index](x, projected[pick(index, len(projected))], self.position, history)
+        """Block `index` applied to x [B, T, D] with the keys and values that are its own, as far as its heads see."""
+        block = self.blocks[index]
+        keys, values = projected[pick(index, len(projected))]
+        if self.adaptive_span:
+            seen = self.reach(index) + x.shape[1] - 1
+            keys, values = keys[:, :, -seen:], values[:, :, -seen:]
+        return block(x, (keys, values), self.position, history)
 
-    def weights(self, mixing: Tensor) -> BlockWeights:
-        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's."""
+    def weights(self, mixing: Tensor, reach: int) -> BlockWeights:
+        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's.
+
+        Of what belongs to a distance only the newest `reach` columns, for a block that is shown no older memories.
+        """
+        position, spans = self.position, self.spans()
+        distance = torch.arange(reach, 0, -1, device=position.keys.device)
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
             return torch.stack([attrgetter(name)(module) for module in modules])
@@ -151,8 +165,9 @@ class Stack(nn.Module):
             stacked(self.key_values, "norm.weight") if self.pre_norm else None,
             stacked(self.key_values, "norm.bias") if self.pre_norm else None,
             mixing,
-            self.position.keys,
-            self.position.bias,
+            position.keys[:, -reach:],
+            None if position.bias is None else position.bias[:, -reach:],
+            torch.stack([span.mask(distance) for span in spans]) if spans else None,
         )
 
     def is_plain(self) -> bool:
@@ -177,5 +192,5 @@ def pick(layer: int, available: int) -> int:
     return layer if available > 1 else 0
 
 
-PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, Dropout}
+PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, AdaptiveSpan, Dropout}
 PLAIN |= {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}

@@ -90,8 +90,9 @@ class FeedbackTransformer(nn.Module):
         y, stream = next_step(self, x, stream, self._weights)
         return self.stack.final_norm(y), MemoryState.of_stream(stream)
 
-    def _weights(self) -> tuple[BlockWeights, BlockOptions]:
-        return self.stack.weights(self.composition.mixing()[0]), self.stack.options()
+    def _weights(self, reach: int | None = None) -> tuple[BlockWeights, BlockOptions]:
+        mixing = self.composition.mixing()[0]
+        return self.stack.weights(mixing, reach or self.config.memory_size), self.stack.options()
 
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
@@ -108,7 +109,10 @@ class FeedbackTransformer(nn.Module):
             return None
         if state is None:
             state = MemoryState.empty(len(x), 1, like=x)
-        y, memories = engine.block(x, state.memory[:, 0], state.length, reset, *self._weights())
+        # The state keeps all memories, since a span may grow again; the block is shown those that a span reaches.
+        reach = self.stack.reach()
+        seen = state.memory[:, 0, max(0, state.memory.shape[2] - reach) :]
+        y, memories = engine.block(x, seen, state.length.clamp(max=reach), reset, *self._weights(reach))
         if reset is not None:
             state = state.forget(reset)
         return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)

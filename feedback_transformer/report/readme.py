@@ -7,6 +7,7 @@ from pathlib import Path
 from feedback_transformer.report.experiments import draw_all, experiment_tables
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import language_speed, paper_models_table
+from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, random_walk_table
 from feedback_transformer.training.record import read_record
@@ -20,6 +21,7 @@ def filled(document: str, results: Path) -> str:
         "speed": speed_tables(bench),
         "speed-summary": speed_summary(bench),
         "goals": goal_table(bench, two_threads),
+        "spans": span_table(read_record(results / "span.json")),
         **experiment_tables(results),
         "paper-models": paper_models_table(),
         "language-speed": language_speed(results / "speed-wikitext-103-small.json"),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from feedback_transformer import LanguageModel
 from feedback_transformer.benchmarks.command import add_arguments, run
+from feedback_transformer.benchmarks.contenders import set_spans
 from feedback_transformer.benchmarks.language import SMALL, zipf
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
+from feedback_transformer.benchmarks.spans import SHAPE
 from feedback_transformer.report.language import language_speed
+from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import draw_chart, speed_tables
 
 ROW = {"seconds", "tokens_per_second"}
@@ -69,6 +74,25 @@ def test_a_chart_is_drawn_from_a_record(record_path: Path, tmp_path: Path) -> No
     draw_chart(json.loads(record_path.read_text()), tmp_path / "chart.png")
     assert (tmp_path / "chart.png").stat().st_size > 1000
     assert bench("--from-record", str(record_path)) == 0
+
+
+def test_the_spans_of_a_benchmark_are_measured_shown_and_drawn(tmp_path: Path) -> None:
+    out = tmp_path / "span"
+    assert bench("--spans", "--quick", "--contenders", "fused", "--out", str(out)) == 0
+    record = json.loads(out.with_suffix(".json").read_text())
+    assert [(row["span"], row["long_heads"]) for row in record["spans"]] == [(64, 0), (64, 1)]
+    assert all(row["microseconds_a_token"] > 0 for row in record["spans"])
+    assert "| one head 256, the others 64 | " in span_table(record)
+    assert out.with_suffix(".png").stat().st_size > 1000
+    assert bench("--from-record", str(out.with_suffix(".json"))) == 0
+
+
+def test_a_shape_with_spans_makes_a_model_that_sees_as_far() -> None:
+    shape = dataclasses.replace(SHAPE, span=256, long_heads=1)
+    model = LanguageModel(shape.config("feedback"), vocab_size=2)
+    set_spans(model, shape)
+    assert [span.reach() for span in model.spans()] == [256, 256, 256, 8192]
+    assert model.core.stack.reach() == 8192
 
 
 def test_unknown_names_are_errors() -> None:

@@ -15,12 +15,22 @@ from torch._dynamo.utils import counters
 
 from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig, kernels
 from feedback_transformer.kernels import Needs, check_name, choose, engines
+from feedback_transformer.model import adaptive_span
 from feedback_transformer.model.memory import MemoryState
 
 # Largest difference from the loop, over 1 + the largest number of the tensor.
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-3}
 
 SMALL = ModelConfig(num_layers=3, model_dim=10, num_heads=2, head_dim=3, ff_dim=14, memory_size=5)
+SPANS = ModelConfig(**{**vars(SMALL), "memory_size": 40, "adaptive_span": True, "span_ramp": 3})
+# z of every layer's heads: none, some that see all, one long among short, all at the start, beyond what is allowed
+EXTENTS = {
+    "mixed": ((0.0, 0.3), (0.52, 0.11), (0.2, 0.05)),
+    "whole": ((1.0, 1.0), (1.0, 0.4), (1.0, 0.7)),
+    "one long": ((0.0, 0.0), (0.0, 0.66), (0.0, 0.01)),
+    "start": ((0.0, 0.0), (0.0, 0.0), (0.0, 0.0)),
+    "none left": ((-0.5, 0.1), (-0.5, -0.5), (1.5, -0.04)),
+}
 
 
 @pytest.fixture(params=["fused", "native"])
@@ -53,6 +63,13 @@ def new_core(config: ModelConfig, dtype: torch.dtype = torch.float64, seed: int 
     with torch.no_grad():
         for parameter in core.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
+    return core
+
+
+def with_spans(core: FeedbackTransformer, extents: tuple[tuple[float, ...], ...]) -> FeedbackTransformer:
+    with torch.no_grad():
+        for span, extent in zip(core.stack.spans(), extents, strict=True):
+            span.extent.copy_(torch.tensor(extent))
     return core
 
 
@@ -174,6 +191,8 @@ def test_random_models_and_blocks_equal_the_loop(data: st.DataObject) -> None:
         shared_kv=draw(st.booleans()),
         norm=draw(st.sampled_from(["pre", "post"])),
         position_slopes=draw(st.sampled_from([(), (0.5,) * heads])),
+        adaptive_span=draw(st.booleans()),
+        span_ramp=draw(st.integers(1, 5)),
     )
     slots = draw(st.integers(0, config.memory_size))
     case = new_case(
@@ -266,6 +285,86 @@ def test_a_nan_stays_in_its_row_and_is_seen_there(engine: str) -> None:
     y[[0, 2]].sum().backward()
 
 
+# ----------------------------------------------------------------------------------------- adaptive spans
+
+
+@pytest.fixture
+def short_strides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that small models have windows that are shorter than their memory."""
+    monkeypatch.setattr(adaptive_span, "STRIDE", 4)
+
+
+@pytest.mark.usefixtures("short_strides")
+@pytest.mark.parametrize(
+    ("norm", "shared", "slopes", "resets"), [("pre", True, (), True), ("post", False, (1.0, 0.1), False)]
+)
+@pytest.mark.parametrize("extents", EXTENTS)
+def test_spans_equal_the_loop(
+    engine: str, norm: str, shared: bool, slopes: tuple[float, ...], resets: bool, extents: str
+) -> None:
+    config = changed(SPANS, norm=norm, shared_kv=shared, position_slopes=slopes)
+    core = with_spans(new_core(config), EXTENTS[extents])
+    for seed, (slots, steps, ragged) in enumerate([(0, 4, True), (40, 1, False), (40, 9, True), (13, 14, True)]):
+        case = new_case(config, steps=steps, slots=slots, ragged=ragged, resets=resets, seed=seed)
+        assert_same(results(core, engine, case), results(core, "loop", case))
+
+
+@pytest.mark.usefixtures("short_strides")
+@pytest.mark.parametrize("cut", [1, 4, 6])
+def test_spans_in_two_blocks_carried_without_a_cut_equal_one(engine: str, cut: int) -> None:
+    core, case = with_spans(new_core(SPANS), EXTENTS["mixed"]), new_case(SPANS, resets=True, slots=40)
+    assert_same(results(core, engine, case, cut), results(core, engine, case))
+    assert_same(results(core, engine, case, cut), results(core, "loop", case))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_spans_in_single_precision_are_near_the_loop_with_any_number_of_threads(engine: str, threads: int) -> None:
+    config = changed(SPANS, model_dim=16, head_dim=8)
+    core = with_spans(new_core(config, torch.float32), EXTENTS["one long"])
+    case = new_case(config, slots=40, dtype=torch.float32)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = results(core, engine, case)
+    finally:
+        torch.set_num_threads(before)
+    assert_same(found, results(core, "loop", case), torch.float32)
+
+
+def test_memories_beyond_the_longest_span_change_nothing_but_are_kept(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, case = with_spans(new_core(SPANS), EXTENTS["mixed"]), new_case(SPANS, slots=40, ragged=False)
+    whole = results(core, engine, case)  # strides of 64: nothing is cut off
+    monkeypatch.setattr(adaptive_span, "STRIDE", 1)
+    assert core.stack.reach() == 24
+    assert_same(results(core, engine, case), whole)
+    case.memory[:, : 40 - 24] = 1e3
+    cut = results(core, engine, case)
+    torch.testing.assert_close(cut["y"], whole["y"], rtol=0, atol=1e-12)
+    _, state = core(case.x, MemoryState(case.memory[:, None], case.length))
+    assert torch.equal(state.memory[:, 0, : 40 - 7], case.memory[:, 7:])
+
+
+@torch.no_grad()
+@pytest.mark.usefixtures("short_strides")
+@pytest.mark.parametrize("extents", EXTENTS)
+def test_steps_with_spans_equal_the_loop_also_when_a_span_grows(engine: str, extents: str) -> None:
+    core = with_spans(new_core(SPANS), EXTENTS[extents])
+    case = new_case(SPANS, steps=30, slots=30)
+    states = {name: MemoryState(case.memory[:, None], case.length) for name in (engine, "loop")}
+    for t in range(30):
+        if t == 15:
+            with_spans(core, EXTENTS["whole"])  # keys and values that the loop had let go of come back with a detach
+            states = {name: state if name == "native" else state.detach() for name, state in states.items()}
+        found = {}
+        for core.engine in states:
+            y, states[core.engine] = core.step(case.x[:, t], states[core.engine])
+            found[core.engine] = y
+        torch.testing.assert_close(found[engine], found["loop"], rtol=0, atol=1e-11)
+        assert states[engine].memory.shape == states["loop"].memory.shape
+
+
 # ----------------------------------------------------------------------------------------------- dropout
 
 
@@ -291,11 +390,18 @@ def test_the_same_random_state_gives_the_same_masks_and_another_gives_others(eng
     torch.testing.assert_close(core(case.x)[0], core(case.x)[0])
 
 
-@pytest.mark.parametrize(("norm", "shared"), [("pre", True), ("post", False)])
-def test_the_gradient_under_dropout_is_that_of_its_mask(engine: str, norm: str, shared: bool) -> None:
+@pytest.mark.parametrize(
+    ("norm", "shared", "base"), [("pre", True, SMALL), ("post", False, SMALL), ("pre", True, SPANS)]
+)
+def test_the_gradient_under_dropout_is_that_of_its_mask(
+    engine: str, norm: str, shared: bool, base: ModelConfig
+) -> None:
     """Central differences along random directions, the mask held by its seed."""
-    config = changed(SMALL, dropout=0.4, norm=norm, shared_kv=shared, position_slopes=(1.0, 0.1))
-    case, core = new_case(config, resets=True), new_core(config)
+    config = changed(base, dropout=0.4, norm=norm, shared_kv=shared, position_slopes=(1.0, 0.1))
+    case, core = new_case(config, resets=True, slots=config.memory_size), new_core(config)
+    if config.adaptive_span:
+        for span in with_spans(core, EXTENTS["mixed"]).stack.spans():
+            span.extent.data += 0.013  # between two steps, where a mask has one slope
     core.engine = engine
     x, memory = case.x.requires_grad_(), case.memory.requires_grad_()
     leaves = [x, memory, *core.parameters()]
@@ -458,9 +564,9 @@ def test_every_engine_is_listed_with_what_it_covers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_compiled_steps_equal_the_loop(dropout: float) -> None:
-    config = changed(SMALL, dropout=dropout, position_slopes=(1.0, 0.1))
+@pytest.mark.parametrize(("dropout", "span"), [(0.0, False), (0.3, False), (0.0, True)])
+def test_compiled_steps_equal_the_loop(dropout: float, span: bool) -> None:
+    config = changed(SMALL, dropout=dropout, position_slopes=(1.0, 0.1), adaptive_span=span, span_ramp=2)
     core = new_core(config)
     for slots, resets in ((0, False), (5, True)):
         case = new_case(config, slots=slots, resets=resets)

@@ -3,8 +3,8 @@
 //   s_j = q . k_j + q . p_d + b_d,   p = softmax(s) over the visible slots,   o = sum_j dropped(p)_j v_j
 //
 // q carries the 1/sqrt(K) already; q . p_d comes from one product for all rows and heads before. Keys and values are
-// [slots][K]; only visible slots are ever passed in. An adaptive span would multiply p here by its mask over distance
-// and renormalise, and shorten the window that callers pass in.
+// [slots][K]; only visible slots are ever passed in. With an adaptive span e^{s_j} is multiplied by the mask m_j before
+// the sum is taken; p is then kept over the mask, p_j = e^{s_j} / sum_i m_i e^{s_i}, from which both gradients follow.
 #pragma once
 #include "elementwise.h"
 #include "matrix.h"
@@ -77,8 +77,8 @@ template <class F> inline F largest(const F* a, int64_t n) {
   return most;
 }
 
-// scores -> probabilities, in place
-template <class F> inline void softmax(F* scores, int64_t n) {
+// scores -> probabilities (with a span, over its mask), in place
+template <class F> inline void softmax(F* scores, const F* span, int64_t n) {
   const F shift = largest(scores, n);
   Vector<F> sums{};
   int64_t i = 0;
@@ -94,7 +94,8 @@ template <class F> inline void softmax(F* scores, int64_t n) {
     store(rest, exp_of(load(rest)));
     for (int64_t r = 0; r < n - i; r++) sum += scores[i + r] = rest[r];
   }
-  const F scale = F(1) / sum;
+  if (span) sum = dot(scores, span, n);
+  const F scale = sum == 0 ? F(0) : F(1) / sum;
   for (i = 0; i < n; i++) scores[i] *= scale;
 }
 
@@ -114,4 +115,16 @@ inline void softmax_backward(const F* __restrict marked, F* __restrict g, F* __r
   for (int64_t i = 0; i < n; i++) used[i] = marked[i] > 0 ? marked[i] * keep_scale : F(0);
   const F along = dot(used, g, n);
   for (int64_t i = 0; i < n; i++) g[i] = used[i] * g[i] - std::abs(marked[i]) * along;
+}
+// The same with a span, whose mask gets gradient too.
+template <class F>
+inline void span_backward(const F* __restrict marked, F* __restrict g, F* __restrict used, int64_t n, F keep_scale,
+                          const F* __restrict span, F* __restrict span_gradient) {
+  for (int64_t i = 0; i < n; i++) used[i] = marked[i] > 0 ? marked[i] * keep_scale * span[i] : F(0);
+  const F along = dot(used, g, n);
+  for (int64_t i = 0; i < n; i++) {
+    const F kept = marked[i] > 0 ? marked[i] * keep_scale : F(0), gradient = kept * g[i] - std::abs(marked[i]) * along;
+    span_gradient[i] += gradient;
+    g[i] = gradient * span[i];
+  }
 }

@@ -49,6 +49,7 @@ template <class F> struct Sums {
   F *query, *output, *expand, *contract, *key_value;                // like the weights; key_value [P*2*H*K][D]
   F *query_bias, *expand_bias, *contract_bias, *key_value_bias;
   F *gains, *mixing, *position, *position_bias;                     // [4][L][D] post-norm; [L+1]; [W][K]; [H][W]
+  F *span;                                                          // [L][H][W] or null
   Sums(Arena<F>& arena, const Shape& s) {
     query = arena.take(s.layers * s.inside() * s.width), output = arena.take(s.layers * s.inside() * s.width);
     expand = arena.take(s.layers * s.inner * s.width), contract = arena.take(s.layers * s.inner * s.width);
@@ -57,6 +58,7 @@ template <class F> struct Sums {
     contract_bias = arena.take(s.layers * s.width), key_value_bias = arena.take(s.projected());
     gains = arena.take(4 * s.layers * s.width), mixing = arena.take(s.layers + 1);
     position = arena.take(s.reach * s.head), position_bias = arena.take(s.heads * s.reach);
+    span = s.windows ? arena.take(s.layers * s.heads * s.reach) : nullptr;
   }
 };
 
@@ -75,11 +77,14 @@ inline int64_t chunk_steps(const Shape& s) {
 
 // Buffers of a group of n rows. "Chunk" buffers are [L][C][n][..], or [n][H][L][C][..] where attention reads them.
 template <class F> struct BackwardScratch {
-  int64_t chunk, wide;                                   // C, and W + C: a row of `score_gradient`
+  int64_t chunk;                                         // C
+  Sights<F> sights;
+  std::vector<int64_t> wide, before;                     // [L][H] a line of `score_gradient`: the slots that the head
+  int64_t total = 0;                                     // sees and C; those before it, [H][L] being the order; all
   F *query_input, *feed_input, *memory_input;            // inputs of the projections; memory_input [C][n][D]
   F *query_gradient, *after_gradient, *hidden_gradient, *sum_gradient;  // of q, r, u before the ReLU, s
   F *projected_gradient;                                 // [C][n][P*2*H*K]
-  F *score_gradient, *used;                              // [n][H][L][C][W + C], by slot; zero where nothing is seen
+  F *score_gradient, *used;                              // [n][H][L][C] lines, by slot; zero where nothing is seen
   F *queries, *mixed_gradient;                           // [n][H][L][C][K]
   F *keys_gradient, *values_gradient;                    // [n][P][H][M + T][K]
   F *now, *normal, *mixed, *memory_now;                  // [n][D], [n][D], [n][H*K], [n][D]
@@ -87,7 +92,11 @@ template <class F> struct BackwardScratch {
   F *carried_normal, *carried_gradient;
   int64_t *history, *offsets;                            // [T][n]; [L][C]
 
-  BackwardScratch(Arena<F>& arena, const Shape& s, int64_t n) : chunk(chunk_steps(s)), wide(s.reach + chunk) {
+  BackwardScratch(Arena<F>& arena, const Shape& s, int64_t n)
+      : chunk(chunk_steps(s)), sights(s), wide(s.layers * s.heads), before(s.layers * s.heads) {
+    for (int64_t h = 0; h < s.heads; h++)
+      for (int64_t l = 0, at = h; l < s.layers; l++, at += s.heads)
+        wide[at] = sights.slots[at] + chunk, before[at] = total, total += wide[at];
     const int64_t all = s.layers * chunk * n, hk = s.inside(), d = s.width;
     const int64_t most = s.inner > d ? (s.inner > hk ? s.inner : hk) : (d > hk ? d : hk);
     const int64_t depth = chunk * n > s.carried ? chunk * n : s.carried;
@@ -96,7 +105,7 @@ template <class F> struct BackwardScratch {
     query_gradient = arena.take(all * hk), after_gradient = arena.take(all * d);
     hidden_gradient = arena.take(all * s.inner), sum_gradient = arena.take(all * d);
     projected_gradient = arena.take(chunk * n * s.projected());
-    score_gradient = arena.take(all * s.heads * wide), used = arena.take(all * s.heads * wide);
+    score_gradient = arena.take(n * chunk * total), used = arena.take(n * chunk * total);
     queries = arena.take(all * hk), mixed_gradient = arena.take(all * hk);
     keys_gradient = arena.take(n * s.pairs * hk * s.slots), values_gradient = arena.take(n * s.pairs * hk * s.slots);
     now = arena.take(n * d), normal = arena.take(n * d), mixed = arena.take(n * hk), memory_now = arena.take(n * d);

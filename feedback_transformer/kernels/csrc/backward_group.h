@@ -45,6 +45,12 @@ template <class F> class BackwardGroup {
   int64_t line(int64_t i, int64_t h, int64_t l, int64_t t) {
     return ((i * s.heads + h) * s.layers + l) * count + t - begin;
   }
+  int64_t wide(int64_t l, int64_t h) { return scratch.wide[l * s.heads + h]; }
+  // The same for `score_gradient` and `used`, whose lines are as long as a head sees; the column of slot M + begin.
+  int64_t newest(int64_t i, int64_t h, int64_t l, int64_t t) {
+    const int64_t at = l * s.heads + h;
+    return count * (i * scratch.total + scratch.before[at]) + (t - begin) * scratch.wide[at] + scratch.sights.slots[at];
+  }
 
   void step(int64_t t) {
     const int64_t d = s.width;
@@ -93,17 +99,16 @@ template <class F> class BackwardGroup {
     const int64_t from = slot_of(i, p, h, s.carried + t), later = begin + count - t - 1;
     std::memcpy(key, scratch.keys_gradient + from, s.head * sizeof(F));
     std::memcpy(value, scratch.values_gradient + from, s.head * sizeof(F));
-    const int64_t column = s.reach + t - begin;
     for (int64_t l = s.pairs == 1 ? 0 : p; later && l <= (s.pairs == 1 ? s.layers - 1 : p); l++) {
-      const int64_t at = line(i, h, l, t + 1);
-      gather(scratch.score_gradient + at * scratch.wide + column, later);
+      const int64_t at = line(i, h, l, t + 1), column = newest(i, h, l, t + 1) + t - begin;
+      gather(scratch.score_gradient + column, wide(l, h), later);
       weighted_sum(scratch.weights, scratch.queries + at * s.head, key, later, s.head, Into::add);
-      gather(scratch.used + at * scratch.wide + column, later);
+      gather(scratch.used + column, wide(l, h), later);
       weighted_sum(scratch.weights, scratch.mixed_gradient + at * s.head, value, later, s.head, Into::add);
     }
   }
-  void gather(const F* column, int64_t n) {
-    for (int64_t k = 0; k < n; k++) scratch.weights[k] = column[k * scratch.wide];
+  void gather(const F* column, int64_t stride, int64_t n) {
+    for (int64_t k = 0; k < n; k++) scratch.weights[k] = column[k * stride];
   }
   int64_t slot_of(int64_t i, int64_t p, int64_t h, int64_t slot) {
     return (((i * s.pairs + p) * s.heads + h) * s.slots + slot) * s.head;
@@ -198,54 +203,68 @@ template <class F> class BackwardGroup {
         undo_head(l, t, i, h, scratch.mixed + c * s.head, query_gradient + c * s.head);
       }
     }
-    const int64_t skip = s.reach - longest;
-    multiply<F>(rows * s.heads, s.head, longest,
-                RowMajor<F>{scratch.score_gradient + line(0, 0, l, t) * scratch.wide + t - begin + skip,
-                            s.layers * count * scratch.wide},
-                Panels<F>{w.position + skip * panel<F>, s.reach * panel<F>, panel<F>},
-                Target<F>{query_gradient, s.head, Into::add});
+    const int64_t together = s.windows ? 1 : s.heads;  // as in the forward
+    for (int64_t h = 0; h < s.heads; h += together) {
+      const int64_t seen = scratch.sights.seen(l, h, longest), from = newest(0, h, l, t) + t - begin - seen;
+      multiply<F>(rows * together, s.head, seen,
+                  RowMajor<F>{scratch.score_gradient + from, count * scratch.total / together},
+                  Panels<F>{w.position + (s.reach - seen) * panel<F>, s.reach * panel<F>, panel<F>},
+                  Target<F>{query_gradient + h * s.head, s.inside() / together, Into::add});
+    }
   }
 
   void undo_head(int64_t l, int64_t t, int64_t i, int64_t h, const F* mixed_gradient, F* query_gradient) {
-    const int64_t seen = history_at(t)[i], c = i * s.heads + h, at = line(i, h, l, t), end = s.reach + t - begin;
-    F *scores = scratch.score_gradient + at * scratch.wide, *used = scratch.used + at * scratch.wide;
+    const int64_t seen = scratch.sights.seen(l, h, history_at(t)[i]), c = i * s.heads + h, at = line(i, h, l, t);
+    const int64_t slots = scratch.sights.slots[l * s.heads + h], from = newest(i, h, l, t) - slots;
+    F *scores = scratch.score_gradient + from, *used = scratch.used + from;
     const int64_t row = tape.row(l, t, first);
     std::memcpy(scratch.queries + at * s.head, tape.query + row * s.inside() + c * s.head, s.head * sizeof(F));
     std::memcpy(scratch.mixed_gradient + at * s.head, mixed_gradient, s.head * sizeof(F));
-    std::memset(scores, 0, scratch.wide * sizeof(F));
-    std::memset(used, 0, scratch.wide * sizeof(F));
+    std::memset(scores, 0, wide(l, h) * sizeof(F));
+    std::memset(used, 0, wide(l, h) * sizeof(F));
     if (seen == 0) return (void)std::memset(query_gradient, 0, s.head * sizeof(F));
     const int64_t slot = io.cache.at(s, first + i, s.pair(l), h, s.carried + t - seen);
-    scores += end - seen, used += end - seen;
+    scores += slots + t - begin - seen, used += slots + t - begin - seen;
     add_scores(mixed_gradient, io.cache.values + slot, scores, seen, s.head);
-    const F* marked = tape.marked + (row * s.heads + c) * s.reach + s.reach - seen;
-    softmax_backward(marked, scores, used, seen, F(s.keep_scale()));
+    const F *marked = tape.marked_end(l, t, first + i, h) - seen, keep_scale = F(s.keep_scale());
+    if (raw.span) {
+      const int64_t head = l * s.heads + h;
+      span_backward(marked, scores, used, seen, keep_scale, raw.span + (head + 1) * s.window - seen,
+                    sums.span + (head + 1) * s.reach - seen);
+    } else {
+      softmax_backward(marked, scores, used, seen, keep_scale);
+    }
     weighted_sum(scores, io.cache.keys + slot, query_gradient, seen, s.head, Into::overwrite);
     if (raw.position_bias) add_scaled(sums.position_bias + h * s.reach + s.reach - seen, F(1), scores, seen);
   }
 
   // The chunk is done: all slots older than it, and the position table, get their gradient from this row and head.
   void push_older(int64_t i, int64_t h) {
-    const int64_t depth = s.layers * count, at = line(i, h, 0, begin);
-    int64_t oldest = s.carried + begin, longest = 0;
+    for (int64_t l = 0, end; l < s.layers; l = end) {  // layers whose head sees as far share a product
+      for (end = l + 1; end < s.layers && wide(end, h) == wide(l, h);) end++;
+      push_layers(i, h, l, end - l);
+    }
+  }
+  void push_layers(int64_t i, int64_t h, int64_t l, int64_t layers) {
+    const int64_t depth = layers * count, stride = wide(l, h);
+    int64_t older = 0, longest = 0;
     for (int64_t t = begin; t < begin + count; t++) {
-      const int64_t seen = history_at(t)[i];
-      oldest = oldest < s.carried + t - seen ? oldest : s.carried + t - seen;
+      const int64_t seen = scratch.sights.seen(l, h, history_at(t)[i]);
+      older = older > seen + begin - t ? older : seen + begin - t;
       longest = longest > seen ? longest : seen;
     }
-    const int64_t older = s.carried + begin - oldest, column = s.reach - older;
-    const int64_t lines = s.pairs == 1 ? depth : count;
-    for (int64_t p = 0; p < s.pairs; p++) {
-      const int64_t line = at + p * count, to = slot_of(i, p, h, oldest);
-      outer(older, lines, DepthMajor<F>{scratch.score_gradient + line * scratch.wide + column, scratch.wide},
-            scratch.queries + line * s.head, scratch.keys_gradient + to);
-      outer(older, lines, DepthMajor<F>{scratch.used + line * scratch.wide + column, scratch.wide},
-            scratch.mixed_gradient + line * s.head, scratch.values_gradient + to);
+    const int64_t lines = s.pairs == 1 ? depth : count, products = s.pairs == 1 ? 1 : layers;
+    for (int64_t p = l; p < l + products; p++) {
+      const int64_t at = line(i, h, p, begin), column = newest(i, h, p, begin) - older;
+      const int64_t to = slot_of(i, s.pair(p), h, s.carried + begin - older);
+      outer(older, lines, DepthMajor<F>{scratch.score_gradient + column, stride}, scratch.queries + at * s.head,
+            scratch.keys_gradient + to);
+      outer(older, lines, DepthMajor<F>{scratch.used + column, stride}, scratch.mixed_gradient + at * s.head,
+            scratch.values_gradient + to);
     }
-    for (int64_t k = 0; k < depth; k++) scratch.offsets[k] = k * scratch.wide + k % count;
-    const int64_t skip = s.reach - longest;
-    outer(longest, depth, Listed<F>{scratch.score_gradient + at * scratch.wide + skip, scratch.offsets},
-          scratch.queries + at * s.head, sums.position + skip * s.head);
+    for (int64_t k = 0; k < depth; k++) scratch.offsets[k] = k * stride + k % count;
+    outer(longest, depth, Listed<F>{scratch.score_gradient + newest(i, h, l, begin) - longest, scratch.offsets},
+          scratch.queries + line(i, h, l, begin) * s.head, sums.position + (s.reach - longest) * s.head);
   }
   template <class A> void outer(int64_t slots, int64_t lines, A a, const F* b, F* to) {
     multiply<F>(slots, s.head, lines, a, Panels<F>{b, panel<F>, s.head}, Target<F>{to, s.head, Into::add});
@@ -311,7 +330,14 @@ template <class F> class BackwardGroup {
       F* row = out + j * d;
       if (out) layer_norm_backward((const F*)nullptr, row, normal + j * d, moments.inverse_deviation, row, d);
     }
-    add_projection_gradient({projected, 1, 0, s.carried, s.projected()}, {normal, 1, 0, s.carried, d});
+    if (!s.windows)
+      return add_projection_gradient({projected, 1, 0, s.carried, s.projected()}, {normal, 1, 0, s.carried, d});
+    for (int64_t c = 0; c < s.projected(); c += s.head) {  // head by head, over the slots that it sees
+      const int64_t far = scratch.sights.farthest(s, c / (2 * hk), c % hk / s.head);
+      const int64_t seen = far < s.carried ? far : s.carried, from = s.carried - seen;
+      add_gradient({projected + from * s.projected() + c, 1, 0, seen, s.projected()}, s.head,
+                   {normal + from * d, 1, 0, seen, d}, d, sums.key_value + c * d, sums.key_value_bias + c);
+    }
   }
 
   void affine(const F* normal, const F* gains, const F* shifts, int64_t l, F* out) {

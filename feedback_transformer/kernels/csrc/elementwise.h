@@ -30,6 +30,11 @@ template <class F> inline void add_scaled(F* __restrict to, F factor, const F* _
   for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
 }
 
+// to = one * other; `to` may be one of them
+template <class F> inline void multiply_by(F* to, const F* one, const F* other, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] = one[i] * other[i];
+}
+
 template <class F> struct Moments {
   F mean, inverse_deviation;
 };

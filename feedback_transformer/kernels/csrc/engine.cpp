@@ -96,6 +96,8 @@ void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, c
     for (int64_t c = 0; c < s.reach; c++) out.position[k * s.window + skipped + c] = sums.position[c * s.head + k];
   for (int64_t h = 0; out.position_bias && h < s.heads; h++)
     std::memcpy(out.position_bias + h * s.window + skipped, sums.position_bias + h * s.reach, s.reach * sizeof(F));
+  for (int64_t i = 0; out.span && i < s.layers * s.heads; i++)
+    std::memcpy(out.span + i * s.window + skipped, sums.span + i * s.reach, s.reach * sizeof(F));
 }
 
 template <class F> void run_backward(const Shape& s, const Weights<F>& w, F* tape_memory, const BackwardIO<F>& io,

@@ -8,7 +8,7 @@ template <class F> struct ForwardPack {
   F *query, *output, *expand, *contract, *key_value, *position;  // packed; query..contract [L]
   F *query_bias, *expand_bias, *contract_bias, *key_value_bias;  // [L][H*K] [L][F] [L][D] [P*2*H*K]
   F *gains;                                                      // [4][L][D], as in `Weights`: for post-norm
-  F *mixing, *position_bias;                                     // [L+1], [H][W]
+  F *mixing, *position_bias, *span;                              // [L+1], [H][W], [L][H][W] or null
   int64_t query_size, output_size, expand_size, contract_size;
   bool has_position_bias;
 
@@ -23,6 +23,7 @@ template <class F> struct ForwardPack {
     contract_bias = arena.take(s.layers * s.width), key_value_bias = arena.take(s.projected());
     gains = arena.take(4 * s.layers * s.width), mixing = arena.take(s.layers + 1);
     position_bias = arena.take(s.heads * s.reach);
+    span = s.windows ? arena.take(s.layers * s.heads * s.reach) : nullptr;
   }
   const F* gain(const Shape& s, int which, int64_t layer) const { return gains + (which * s.layers + layer) * s.width; }
 };
@@ -73,6 +74,8 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, ForwardPa
   std::memcpy(p.mixing, w.mixing, (s.layers + 1) * sizeof(F));
   for (int64_t h = 0; p.has_position_bias && h < s.heads; h++)
     std::memcpy(p.position_bias + h * s.reach, w.position_bias + h * s.window + skipped, s.reach * sizeof(F));
+  for (int64_t i = 0; p.span && i < s.layers * s.heads; i++)
+    std::memcpy(p.span + i * s.reach, w.span + i * s.window + skipped, s.reach * sizeof(F));
 }
 
 template <class F> struct ForwardIO {
@@ -135,6 +138,7 @@ template <class F> class ForwardGroup {
   const ForwardIO<F>& io;
   const ForwardScratch<F>& scratch;
   int64_t first, rows;
+  std::vector<int64_t> panel_reach;  // how far back the heads in a panel of keys and values see
 
   // x^l -> x^{l+1}
   F* layer(int64_t l, int64_t t, F* x) {
@@ -184,32 +188,37 @@ template <class F> class ForwardGroup {
   void attend(int64_t l, int64_t t, const F* query, F* mixed) {
     int64_t longest = 0;
     for (int64_t i = 0; i < rows; i++) longest = longest > scratch.history[i] ? longest : scratch.history[i];
-    F* marked = tape.marked + tape.row(l, t, first) * s.heads * s.reach;
-    const int64_t skip = (s.reach - longest) / panel<F> * panel<F>;  // nobody sees as far back as these columns
-    multiply<F>(rows * s.heads, s.reach - skip, s.head, RowMajor<F>{query, s.head},
-                Panels<F>{w.position + skip * s.head, s.head * panel<F>, panel<F>},
-                Target<F>{marked + skip, s.reach, Into::overwrite});
+    const Sights<F>& sights = tape.sights;
+    const int64_t together = s.windows ? 1 : s.heads;  // heads that see as far as each other share a product
+    for (int64_t h = 0; h < s.heads; h += together) {
+      // Nobody sees as far back as these columns.
+      const int64_t skip = (s.reach - sights.seen(l, h, longest)) / panel<F> * panel<F>, columns = s.reach - skip;
+      multiply<F>(rows * together, columns, s.head, RowMajor<F>{query + h * s.head, s.inside() / together},
+                  Panels<F>{w.position + skip * s.head, s.head * panel<F>, panel<F>},
+                  Target<F>{tape.marked_end(l, t, first, h) - columns, sights.width[l] / together, Into::overwrite});
+    }
     for (int64_t i = 0; i < rows; i++)
       for (int64_t h = 0; h < s.heads; h++) {
-        const int64_t c = i * s.heads + h;
-        attend_head(l, t, i, h, query + c * s.head, marked + c * s.reach, mixed + c * s.head);
+        const int64_t c = (i * s.heads + h) * s.head;
+        attend_head(l, t, i, h, query + c, mixed + c);
       }
   }
 
-  void attend_head(int64_t l, int64_t t, int64_t i, int64_t h, const F* query, F* marked, F* mixed) {
-    const int64_t seen = scratch.history[i];
+  void attend_head(int64_t l, int64_t t, int64_t i, int64_t h, const F* query, F* mixed) {
+    const int64_t seen = tape.sights.seen(l, h, scratch.history[i]);
     if (seen == 0) return (void)std::memset(mixed, 0, s.head * sizeof(F));
     const int64_t at = io.cache.at(s, first + i, s.pair(l), h, s.carried + t - seen), skip = s.reach - seen;
-    F* p = marked + skip;
+    const F* span = w.span ? w.span + (l * s.heads + h) * s.reach + skip : nullptr;
+    F *p = tape.marked_end(l, t, first + i, h) - seen, *used = scratch.used;
     if (w.has_position_bias) add_scaled(p, F(1), w.position_bias + h * s.reach + skip, seen);
     add_scores(query, io.cache.keys + at, p, seen, s.head);
-    softmax(p, seen);
-    const F* used = p;
+    softmax(p, span, seen);
     if (s.dropout > 0) {
       const uint64_t place = (((l * s.steps + t) * s.batch + first + i) * (s.heads + 1)) + h;
-      mark_dropped(p, seen, Mask(s.seed, place, s.dropout), uint32_t(s.window - seen), F(s.keep_scale()), scratch.used);
-      used = scratch.used;
+      mark_dropped(p, seen, Mask(s.seed, place, s.dropout), uint32_t(s.window - seen), F(s.keep_scale()), used);
     }
+    if (span) multiply_by(used, s.dropout > 0 ? used : p, span, seen);
+    else if (s.dropout == 0) used = p;
     weighted_sum(used, io.cache.values + at, mixed, seen, s.head, Into::overwrite);
   }
 
@@ -247,8 +256,14 @@ template <class F> class ForwardGroup {
   }
 
   // Keys and values of the carried memories, once a block, with this block's weights; a few at a time, so that what is
-  // between memory and slot stays in the cache.
+  // between memory and slot stays in the cache. A block projects for a head only what its span reaches; a stream of
+  // single steps begins with all, since a span may grow while it goes on.
   void project_carried() {
+    panel_reach.assign((s.projected() + panel<F> - 1) / panel<F>, s.steps ? 0 : s.carried);
+    for (int64_t c = 0; c < s.projected(); c++) {
+      const int64_t reach = tape.sights.farthest(s, c / (2 * s.inside()), c % s.inside() / s.head);
+      panel_reach[c / panel<F>] = panel_reach[c / panel<F>] > reach ? panel_reach[c / panel<F>] : reach;
+    }
     for (int64_t i = 0; i < rows; i++)
       for (int64_t j = 0; j < s.carried; j += carried_together)
         project_some(first + i, j, s.carried - j < carried_together ? s.carried - j : carried_together);
@@ -262,8 +277,14 @@ template <class F> class ForwardGroup {
     F* projected = scratch.projected;
     for (int64_t j = 0; j < count; j++)
       std::memcpy(projected + j * s.projected(), w.key_value_bias, s.projected() * sizeof(F));
-    const Packed<F> weights{w.key_value, s.width, s.projected()};
-    times<F>(count, normal, s.width, weights, projected, s.projected(), Into::add);
+    const int64_t nearest = s.carried - slot - count + 1, panels = panel_reach.size();  // steps from the block's first
+    for (int64_t p = 0, end; p < panels; p = end) {
+      for (end = p + 1; end < panels && (panel_reach[end] < nearest) == (panel_reach[p] < nearest);) end++;
+      if (panel_reach[p] < nearest) continue;
+      const int64_t c = p * panel<F>, columns = (end < panels ? end * panel<F> : s.projected()) - c;
+      const Packed<F> weights{w.key_value + c * s.width, s.width, columns};
+      times<F>(count, normal, s.width, weights, projected + c, s.projected(), Into::add);
+    }
     for (int64_t j = 0; j < count; j++) write_slot(row, slot + j, projected + j * s.projected());
   }
 

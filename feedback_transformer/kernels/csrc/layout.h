@@ -12,6 +12,8 @@
 //   u   = dropped(relu(W1 n' + b1)),  s = z + W2 u + b2
 //   x^{l+1} = s                                   x^{l+1} = g2 norm(s) + c2
 //   m_t = sum_l mixing_l x^l;  keys, values of slot M + t = Wk, Wv times norm(m_t) (post-norm: m_t)
+// With adaptive spans a head's attention is a_j = m_j e^{s_j} / sum_i m_i e^{s_i}, m its mask, and a head reads only the
+// slots that its mask leaves: short spans are cheap, head by head.
 // A cross-attention sublayer would be a second (q, attention, Wo) between z and n', over keys that do not grow.
 //
 // Under pre-norm a norm's gain and shift are folded into the weight behind it: W (g * n + c) = (W diag(g)) n + W c.
@@ -19,6 +21,7 @@
 #pragma once
 #include "matrix.h"
 #include "memory.h"
+#include <vector>
 
 struct Shape {
   int64_t batch, steps, carried, layers, width, heads, head, inner, pairs;
@@ -26,6 +29,7 @@ struct Shape {
   int64_t slots;              // of the key/value buffers: M + T, or the capacity of a decoding cache
   int64_t pre_norm, save;     // save: keep what backward needs
   int64_t threads, seed;
+  const int64_t* windows;     // [L][H] how many slots a head reads at most, with adaptive spans; else null
   double dropout;
 
   int64_t inside() const { return heads * head; }  // H*K
@@ -35,17 +39,42 @@ struct Shape {
   double keep_scale() const { return 1 / (1 - dropout); }
 };
 
-template <class F> struct Weights {  // as the contract has them; the last five may be null
+template <class F> struct Weights {  // as the contract has them; the last four may be null
   const F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
   const F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
   const F *key, *value, *mixing, *position;
-  const F *memory_gain, *memory_shift, *position_bias;
+  const F *memory_gain, *memory_shift, *position_bias, *span;
 };
 template <class F> struct Gradients {
   F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
   F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
   F *key, *value, *mixing, *position;
-  F *memory_gain, *memory_shift, *position_bias;
+  F *memory_gain, *memory_shift, *position_bias, *span;
+};
+
+// How far each head of each layer sees, and where its columns are in a row that holds those of a layer's heads. Columns
+// begin where a panel of the position table begins, which may be a little further back than the head sees.
+template <class F> struct Sights {
+  int64_t heads;
+  std::vector<int64_t> slots, columns, before, width;  // [L][H] three times; [L]
+  explicit Sights(const Shape& s) : heads(s.heads), width(s.layers) {
+    for (int64_t i = 0; i < s.layers * s.heads; i++) {
+      const int64_t seen = s.windows && s.windows[i] < s.reach ? s.windows[i] : s.reach;
+      slots.push_back(seen), columns.push_back(s.reach - (s.reach - seen) / panel<F> * panel<F>);
+      before.push_back(width[i / heads]), width[i / heads] += columns[i];
+    }
+  }
+  int64_t at(int64_t layer, int64_t head) const { return layer * heads + head; }
+  int64_t seen(int64_t layer, int64_t head, int64_t history) const {
+    return history < slots[at(layer, head)] ? history : slots[at(layer, head)];
+  }
+  // How far any layer that reads this pair of keys and values sees with this head.
+  int64_t farthest(const Shape& s, int64_t pair, int64_t head) const {
+    if (s.pairs > 1) return slots[at(pair, head)];
+    int64_t most = 0;
+    for (int64_t l = 0; l < s.layers; l++) most = most > slots[at(l, head)] ? most : slots[at(l, head)];
+    return most;
+  }
 };
 
 // What forward keeps for backward: [L][T][B][..] each; without `save` one step's worth, written over.
@@ -55,21 +84,31 @@ template <class F> struct Tape {
   F *mean, *scale;     // of norm(x^l) (pre-norm) or norm(r) (post-norm)
   F *outer_scale;      // of norm(z) or norm(s)
   F *query, *mixed, *hidden;  // q, o, u
-  F *marked;           // [L][T][B][H][W] probabilities, negative where dropped; the last `history` of W are set
+  F *marked;           // [L][T][B] and the columns of each head: probabilities (with a span, over the mask), negative
+                       // where dropped; the last that the head sees are set
   F *memory;           // [T][B][D]
   F *memory_mean, *memory_scale;  // [T][B]
   int64_t steps, batch;
-  Tape(Arena<F>& arena, const Shape& s) : steps(s.save ? s.steps : 1), batch(s.batch) {
+  Sights<F> sights;
+  std::vector<int64_t> marked_before;  // [L]
+  Tape(Arena<F>& arena, const Shape& s) : steps(s.save ? s.steps : 1), batch(s.batch), sights(s) {
     const int64_t rows = steps * batch, all = s.layers * rows;
     residual = arena.take((all + rows) * s.width);
     inner_normal = arena.take(all * s.width);
     mean = arena.take(all), scale = arena.take(all), outer_scale = arena.take(all);
     query = arena.take(all * s.inside()), mixed = arena.take(all * s.inside()), hidden = arena.take(all * s.inner);
-    marked = arena.take(all * s.heads * s.reach);
+    int64_t columns = 0;
+    for (int64_t width : sights.width) marked_before.push_back(rows * columns), columns += width;
+    marked = arena.take(rows * columns);
     memory = arena.take(rows * s.width), memory_mean = arena.take(rows), memory_scale = arena.take(rows);
   }
   int64_t row(int64_t layer, int64_t step, int64_t row) const {
     return (layer * steps + (steps == 1 ? 0 : step)) * batch + row;
+  }
+  // The end of a head's columns.
+  F* marked_end(int64_t layer, int64_t step, int64_t row, int64_t head) const {
+    const int64_t at = sights.at(layer, head), line = (steps == 1 ? 0 : step) * batch + row;
+    return marked + marked_before[layer] + line * sights.width[layer] + sights.before[at] + sights.columns[at];
   }
 };
 
