@@ -205,7 +205,8 @@ def run_train(options: argparse.Namespace) -> int:
     if follows():
         return 0
     scores = ", ".join(show_score(name, value) for name, value in record["test"].items())
-    cost = f"{record['tokens']:,} tokens, {record['wall_seconds']:.0f} s"
+    scores += "".join(f", {who} {show_score('', value).strip()}" for who, value in record.get("bounds", {}).items())
+    cost = f"{record['tokens']:,} {record.get('unit', 'tokens')}, {record['wall_seconds']:.0f} s"
     print(f"{title}: test {scores} ({cost}); the run is in {folder}")
     return 0
 

@@ -169,7 +169,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class ActConfig(TrainConfig):
-    """A training run in a world to act in, by A2C; `batch_size` is the number of copies, `bptt` the steps of a block."""
+    """A training run in a world to act in, by A2C: `batch_size` copies of it, `bptt` steps a block."""
 
     discount: float = documented(0.99, "what a reward is worth one step later")
     trace: float = documented(1.0, "weight of longer returns in an advantage (GAE's lambda); 1 is plain A2C")

@@ -144,7 +144,13 @@ PAPER_WORLDS: dict[str, tuple[ModelConfig, ActConfig]] = {
     "water-maze": (
         replace(PAPER_WORLD_MODEL, model_dim=64, head_dim=64, num_heads=1, ff_dim=256),
         replace(
-            PAPER_WORLD_TRAIN, steps=39_063, batch_size=64, bptt=200, entropy_cost=1e-4, eval_every=400, **PAPER_RMSPROP  # type: ignore[arg-type]
+            PAPER_WORLD_TRAIN,
+            steps=39_063,
+            batch_size=64,
+            bptt=200,
+            entropy_cost=1e-4,
+            eval_every=400,
+            **PAPER_RMSPROP,  # type: ignore[arg-type]
         ),
     ),
 }
@@ -263,7 +269,19 @@ LAPTOP_WORLD_TRAIN = ActConfig(
     validation_episodes=128,
     test_episodes=512,
 )
-LAPTOP["corridor"] = (replace(LAPTOP_WORLD_MODEL, memory_size=4), LAPTOP_WORLD_TRAIN)
+LAPTOP["corridor"] = (
+    replace(LAPTOP_WORLD_MODEL, memory_size=4, position_slopes=(2.0, 0.1)),
+    replace(
+        LAPTOP_WORLD_TRAIN,
+        steps=600,
+        learning_rate=2e-3,
+        adam_beta2=0.98,
+        bptt=40,
+        entropy_cost=0.02,
+        curriculum=("length=3",),
+        curriculum_gate=0.8,
+    ),
+)
 for name in ("maze", "maze-easy", "water-maze"):
     LAPTOP[name] = (replace(LAPTOP_WORLD_MODEL, memory_size=200), LAPTOP_WORLD_TRAIN)
 
@@ -285,6 +303,9 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
         train = replace(train, **SMOKE_TRAIN)  # type: ignore[arg-type]
+    if core == "lstm" and scale == "paper" and task_name in PAPER_WORLD_LSTMS:
+        layers, width, rate = PAPER_WORLD_LSTMS[task_name]
+        model, train = replace(model, num_layers=layers, model_dim=width), replace(train, learning_rate=rate)
     return RunConfig(task_name, task, replace(model, core=core), train, seed)
 
 

@@ -27,14 +27,14 @@ WINDOW = 24  # cells of a long corridor that a picture shows
 
 @dataclass(frozen=True)
 class Corridor(Environment):
-    """A blue or a green object at the start, `length` steps of floor, then a blue door on the left and a green one on the
-    right: take the one of the object's colour.
+    """A blue or a green object at the start, `length` steps of floor, then two doors: take the one of its colour.
 
         sees      green object   floor     floor    doors
         does      forward        forward   forward  right    +1
 
-    The object is seen at the first step only, whatever the agent does, so waiting shows nothing. The right door is worth
-    +1; the wrong one, and coming too late, cost 1. Turns on the way, and walking on at the doors, only take time.
+    The blue door is on the left, the green one on the right. The object is seen at the first step only, whatever the
+    agent does, so waiting shows nothing. The right door is worth +1; the wrong one, and coming too late, cost 1. Turns
+    on the way, and walking on at the doors, only take time.
     """
 
     length: int = documented(30, "steps from the object to the doors")

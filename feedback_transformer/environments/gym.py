@@ -6,9 +6,9 @@
     env = gymnasium.make("FeedbackTransformer/Corridor-v0", length=50, render_mode="ansi")
     envs = gymnasium.make_vec("FeedbackTransformer/Maze-v0", num_envs=1024)
 
-Copy i of `envs.reset(seed=s)` lives through the episodes of `env.reset(seed=s + i)`. An episode that ends is followed by
-the next one within the same step (`AutoresetMode.SAME_STEP`); `info["final_obs"]` has what was seen last, in the rows
-where `info["_final_obs"]` is true.
+Copy i of `envs.reset(seed=s)` lives through the episodes of `env.reset(seed=s + i)`. An episode that ends is followed
+by the next one within the same step (`AutoresetMode.SAME_STEP`); `info["final_obs"]` has what was seen last, in the
+rows where `info["_final_obs"]` is true.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SingleEnv(gymnasium.Env[Ints, np.int64]):
         rewards, terminated, truncated = self.world.act(np.array([action], dtype=np.int64))
         return self.world.observe()[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
 
-    def render(self) -> Frame | None:  # type: ignore[override]
+    def render(self) -> Frame | None:
         """The scene as pixels [height, width, 3] or as text, as `render_mode` says."""
         if self.render_mode is None:
             return None
@@ -138,7 +138,7 @@ class BatchedEnv(gymnasium.vector.VectorEnv[Ints, Ints, NDArray[Any]]):
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels
-        return tuple(draw(self.world.scene(row)) for row in range(self.num_envs))  # type: ignore[operator]
+        return tuple(draw(self.world.scene(row)) for row in range(self.num_envs))
 
 
 IDS: dict[str, dict[str, Any]] = {

@@ -26,7 +26,7 @@ FREE, WALL, OBJECT = range(3)  # what a cell shows; object k is OBJECT + k
 
 @dataclass(frozen=True)
 class Maze(Environment):
-    """Coloured objects in a random maze; one colour is asked for, reaching it is worth +1, and another one is asked for.
+    """Coloured objects in a random maze; one colour is asked for, reaching it is worth +1, then another one is.
 
     Mazes are drawn by Kruskal's algorithm over the rooms in every other row and column; then each dead end is opened by
     taking away one of the blocks around it. The agent sees the 3 x 3 cells around it and the colour that is asked for.
@@ -136,9 +136,8 @@ class MazeWorld(World):
 def random_mazes(edge_draws: Floats, opening_draws: Floats, size: int) -> Bools:
     """Draws [B, edges] and [B, rooms, 4] -> walls [B, cells]: Kruskal's spanning tree, then dead ends opened."""
     copies, rooms = np.arange(len(edge_draws)), ((size + 1) // 2) ** 2
-    walls = np.ones((len(copies), size, size), dtype=bool)
-    walls[:, ::2, ::2] = False
-    walls = walls.reshape(len(copies), -1)
+    walls = np.ones((len(copies), size**2), dtype=bool)
+    walls.reshape(-1, size, size)[:, ::2, ::2] = False
     part = np.tile(np.arange(rooms), (len(copies), 1))  # which rooms are connected so far
     edges = _edges(size)
     for edge in edge_draws.argsort(axis=1).T:

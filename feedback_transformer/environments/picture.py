@@ -57,8 +57,7 @@ def as_pixels(scene: Scene) -> NDArray[np.uint8]:
 
 
 def as_text(scene: Scene) -> str:
-    """Two characters a cell: ## wall, letters for objects, an arrow or @ for the agent, what it sees in bold."""
-    rows, columns = scene.walls.shape
+    """Two characters a cell: ## wall, letters for objects, an arrow or @ for the agent."""
     cells = np.where(scene.walls, "##", " .").astype(object)
     for row, column, letter, colour in scene.marks:
         cells[row, column] = " " + _coloured(letter, colour)

@@ -28,8 +28,8 @@ def play_oracle(environment: Environment, trial: Trial) -> Floats:
 
 def play_randomly(environment: Environment, trial: Trial) -> Floats:
     """What chance earns."""
-    random = np.random.default_rng(trial.seed)
-    return _play(environment, trial, lambda: lambda world, seen: random.integers(len(environment.actions), size=len(seen)))
+    random, actions = np.random.default_rng(trial.seed), len(environment.actions)
+    return _play(environment, trial, lambda: lambda world, seen: random.integers(actions, size=len(seen)))
 
 
 def _play(environment: Environment, trial: Trial, make_actor: Callable[[], Actor]) -> Floats:

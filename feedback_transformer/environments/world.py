@@ -1,7 +1,7 @@
 """What a world is: the rules of an environment for B copies at once, as arrays.
 
-An `Environment` is a frozen dataclass whose fields are its difficulty; `environment.world(B)` makes B copies of it. A copy
-draws its random numbers from a stream of its own, so that copy i of a batch that was seeded with s lives through exactly
+An `Environment` is a frozen dataclass whose fields are its difficulty; `environment.world(B)` makes B copies of it.
+Each draws its random numbers from a stream of its own: copy i of a batch that was seeded with s lives through exactly
 the episodes of a single copy that was seeded with s + i.
 """
 
@@ -84,7 +84,7 @@ class World(ABC):
         number = self.drawn[rows, None] + np.arange(1, count + 1)
         bits = _mix(self.keys[rows, None].view(np.uint64) + _GOLDEN * number.view(np.uint64))
         self.drawn[rows] += count
-        return ((bits >> np.uint64(11)) * 2.0**-53).reshape(len(rows), *shape)
+        return ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(len(rows), *shape)
 
     def draw_below(self, rows: Ints, limit: int) -> Ints:
         """A whole number from 0 to limit - 1 each: [rows]."""
@@ -158,6 +158,10 @@ class Environment(ABC):
     @property
     def lower_is_better(self) -> bool:
         return False
+
+    def fingerprints(self) -> dict[str, str]:
+        """A world is all in its fields."""
+        return {}
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Any:
         raise ConfigError(f"{type(self).__name__} is a world to act in: there is nothing to read, see training/a2c.py")

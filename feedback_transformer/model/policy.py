@@ -70,7 +70,8 @@ class Policy(nn.Module):
         return self._decide(y), state
 
     def _embed(self, seen: Tensor, last: Tensor) -> Tensor:
-        parts = torch.cat([seen, last.unsqueeze(-1)], dim=-1) + self.offsets  # [.., P + 1]
+        offsets: Tensor = self.offsets  # type: ignore[assignment]
+        parts = torch.cat([seen, last.unsqueeze(-1)], dim=-1) + offsets  # [.., P + 1]
         x = F.embedding_bag(parts.flatten(0, -2), self.embedding, mode="sum")
         return x.view(*parts.shape[:-1], -1)
 

@@ -7,9 +7,9 @@ B copies of an environment are acted in side by side, T steps at a time:
     replay   the same block again, at once and with gradients: a core's `forward` is its `step`, T times
     learn    loss = - advantage * log p(action) + value_cost * advantage^2 / 2 - entropy_cost * entropy
 
-Replaying is the fast way for every core: one step at a time is cheap without gradients, and a block with gradients is what
-the engines are made for. Where an episode ends inside a block the memory begins anew at the next step, in acting and in
-the replay alike. All that surrounds an update (folder, checkpoints, evaluation, record) is the supervised loop's.
+Replaying is the fast way for every core: one step at a time is cheap without gradients, and a block with gradients is
+what the engines are made for. Where an episode ends inside a block the memory begins anew at the next step, in acting
+and in the replay alike. What surrounds an update (folder, checkpoints, evaluation, record) is the supervised loop's.
 """
 
 from __future__ import annotations
@@ -134,21 +134,17 @@ class ActorCritic(Trainer):
     """A run of A2C in progress."""
 
     unit = "frames"
-    train_config: ActConfig
 
     def __init__(self, run: RunConfig, folder: Any, device: torch.device) -> None:
         assert isinstance(run.train, ActConfig)
         super().__init__(run, folder, device)
         if self.team.size > 1:
             raise ConfigError("A2C runs in one process; start it without torchrun")
-        self.settings = run.train
-        self.task: Any = run.task
+        assert isinstance(run.task, Environment)
+        self.settings, self.task = run.train, run.task
         self.measure = self.task.metric
-        trial = Trial(BOUND_EPISODES, seed=run.seed)
-        self.bounds = {
-            name: float(self.task.measure(play(self.task, trial)).mean())
-            for name, play in (("oracle", play_oracle), ("chance", play_randomly))
-        }
+        trial, ways = Trial(BOUND_EPISODES, seed=run.seed), {"oracle": play_oracle, "chance": play_randomly}
+        self.bounds = {name: float(run.task.measure(way(run.task, trial)).mean()) for name, way in ways.items()}
 
     def make_stream(self) -> Actors:
         return Actors(self.run)
@@ -157,11 +153,12 @@ class ActorCritic(Trainer):
 
     def update(self) -> None:
         """Act for a block, replay it with gradients, take a step. The memory goes on as plain numbers."""
-        stage, episodes = self.stream.stage, []
+        stage = self.stream.stage
+        episodes: list[Tensor] = []  # what those that ended have earned
         block = self.act(bptt_at(self.progress.step, self.run.train), episodes)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(block)
-        loss.backward()
+        torch.autograd.backward(loss)
         self._descend(loss.item())
         earned = self.task.measure(torch.cat(episodes).numpy()).mean() if episodes else None
         self._count(block.actions.numel(), loss.item(), earned)
@@ -182,8 +179,8 @@ class ActorCritic(Trainer):
             if done is not None:
                 episodes.append(done)
         (_, bootstrap), _ = self._step(state)
-        columns = (torch.stack(column, dim=1).to(self.device) for column in zip(*rows, strict=True))
-        return Block(*columns, bootstrap)
+        columns = [torch.stack(column, dim=1).to(self.device) for column in zip(*rows, strict=True)]
+        return Block._make([*columns, bootstrap])
 
     def _step(self, state: Any) -> tuple[Any, Any]:
         """The policy's decision for what the actors see now; who begins anew remembers nothing."""

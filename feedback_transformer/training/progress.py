@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 PLAIN_SECONDS = 30.0  # between two plain lines
 
@@ -81,11 +82,9 @@ def terminal_reporter(title: str, quiet: bool = False) -> Iterator[Reporter]:
             TextColumn("{task.completed}/{task.total}  {task.fields[text]}"),
             TimeRemainingColumn(),
         ]
-        with Progress(*columns, console=console) as progress:
-            bar = progress.add_task(title, total=None, text="")
-            yield lambda update: progress.update(
-                bar, completed=update.step, total=update.total_steps, text=update.text()
-            )
+        with Bars(*columns, console=console) as bars:
+            bar = bars.add_task(title, total=None, text="")
+            yield lambda update: bars.update(bar, completed=update.step, total=update.total_steps, text=update.text())
     else:
         yield PlainReporter(title)
 

@@ -23,17 +23,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.environments.world import Environment
-from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
-from feedback_transformer.training.parallel import Team
+from feedback_transformer.training.parallel import Learner, Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
 from feedback_transformer.training.record import command_line, environment, open_tensorboard
 from feedback_transformer.training.run import RunConfig
@@ -390,23 +388,6 @@ class Trainer:
         self.progress.seconds += now - self.clock
         self.progress.cpu_seconds += cpu - self.cpu_clock
         self.clock, self.cpu_clock = now, cpu
-
-
-class Learner(nn.Module):
-    """A model with its loss, as one module: what several processes share."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
-        """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
-        if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
-            losses, state = self.model.losses(tokens, labels, state)
-            return losses.sum(), 0, state
-        logits, state = self.model(tokens, state)
-        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
-        return total, int((logits.argmax(dim=-1) == labels).sum()), state
 
 
 @torch.no_grad()
