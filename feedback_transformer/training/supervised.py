@@ -29,9 +29,10 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.environments.world import Environment
 from feedback_transformer.training import checkpoint
+from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
-from feedback_transformer.training.parallel import Learner, Team
+from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
 from feedback_transformer.training.record import command_line, environment, open_tensorboard
 from feedback_transformer.training.run import RunConfig
