@@ -17,7 +17,7 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
-from feedback_transformer.commands import reproduce
+from feedback_transformer.commands import reproduce, watch
 from feedback_transformer.commands.help import (
     BENCH_HELP,
     DEMO_HELP,
@@ -28,8 +28,17 @@ from feedback_transformer.commands.help import (
     REPORT_HELP,
     REPRODUCE_HELP,
     TRAIN_HELP,
+    WATCH_HELP,
 )
-from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
+from feedback_transformer.config import (
+    COMPOSITIONS,
+    CORES,
+    ActConfig,
+    ConfigError,
+    ModelConfig,
+    TrainConfig,
+    parse_assignments,
+)
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
@@ -138,6 +147,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--top-p", type=float, default=1.0, help="only among the likeliest that have this probability (1)")
     sub.add_argument("--samples", type=int, default=1, help="how many texts, written side by side (1)")
     add_machine_options(sub)
+
+    sub = add("watch", watch.run, "an episode of a policy, as a film or in the terminal", WATCH_HELP)
+    watch.add_arguments(sub)
 
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
@@ -315,7 +327,7 @@ def run_list(options: argparse.Namespace) -> int:
             table.add_row(experiment.name, experiment.title, experiment.where)
         console.print(table)
     if options.what == "fields":
-        for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
+        for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
             table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
             for field in fields(kind):
                 table.add_row(field.name, str(field.default), field.metadata.get("doc", ""))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from feedback_transformer.config import ActConfig, ConfigError, ModelConfig, TrainConfig, nearest
+from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
+from feedback_transformer.environments.settings import LAPTOP_WORLDS, PAPER_WORLD_LSTMS, PAPER_WORLDS
 from feedback_transformer.tasks import CORPORA, TASKS, WORLDS, make_task
 from feedback_transformer.training.run import RunConfig
 
@@ -118,45 +119,6 @@ PAPER_TRAIN = {
     ),
 }
 
-# Worlds to act in (appendix). The paper trains the water maze for 500M frames and says nothing of the others: about the
-# same for them. Of the corridor it tells no settings at all: those of the maze.
-PAPER_WORLD_MODEL = ModelConfig(num_layers=2, model_dim=256, num_heads=4, memory_size=200)
-PAPER_WORLD_TRAIN = ActConfig(
-    steps=5_000,
-    batch_size=1024,
-    bptt=100,
-    learning_rate=3e-4,
-    warmup_steps=0,
-    gradient_clip=0.0,
-    discount=0.99,
-    entropy_cost=5e-4,
-    eval_every=50,
-    validation_episodes=256,
-)
-PAPER_RMSPROP = {"optimizer": "rmsprop", "optimizer_epsilon": 0.01}
-PAPER_WORLDS: dict[str, tuple[ModelConfig, ActConfig]] = {
-    "corridor": (PAPER_WORLD_MODEL, PAPER_WORLD_TRAIN),
-    "maze": (PAPER_WORLD_MODEL, PAPER_WORLD_TRAIN),
-    "maze-easy": (
-        PAPER_WORLD_MODEL,
-        replace(PAPER_WORLD_TRAIN, steps=40_000, batch_size=128, eval_every=400, **PAPER_RMSPROP),  # type: ignore[arg-type]
-    ),
-    "water-maze": (
-        replace(PAPER_WORLD_MODEL, model_dim=64, head_dim=64, num_heads=1, ff_dim=256),
-        replace(
-            PAPER_WORLD_TRAIN,
-            steps=39_063,
-            batch_size=64,
-            bptt=200,
-            entropy_cost=1e-4,
-            eval_every=400,
-            **PAPER_RMSPROP,  # type: ignore[arg-type]
-        ),
-    ),
-}
-# The paper's LSTMs: layers, width, rate.
-PAPER_WORLD_LSTMS = {"maze": (3, 256, 3e-4), "maze-easy": (3, 256, 3e-4), "water-maze": (2, 64, 4e-4)}
-
 # What a model must be able to look back on: a whole string and its answer.
 PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
 
@@ -252,38 +214,7 @@ for name in CORPORA:
     LAPTOP[name] = (replace(LAPTOP_LANGUAGE_MODEL, **ends), LAPTOP_LANGUAGE_TRAIN)  # type: ignore[arg-type]
 
 
-# Reduced worlds: smaller ones, fewer frames.
-LAPTOP_WORLD_MODEL = ModelConfig(
-    num_layers=2, model_dim=64, num_heads=2, memory_size=100, embedding_std=0.5, scale_residuals=False
-)
-LAPTOP_WORLD_TRAIN = ActConfig(
-    steps=2_000,
-    batch_size=64,
-    bptt=50,
-    learning_rate=1e-3,
-    warmup_steps=50,
-    schedule="linear",
-    gradient_clip=0.5,
-    entropy_cost=1e-2,
-    eval_every=100,
-    validation_episodes=128,
-    test_episodes=512,
-)
-LAPTOP["corridor"] = (
-    replace(LAPTOP_WORLD_MODEL, memory_size=4, position_slopes=(2.0, 0.1)),
-    replace(
-        LAPTOP_WORLD_TRAIN,
-        steps=600,
-        learning_rate=2e-3,
-        adam_beta2=0.98,
-        bptt=40,
-        entropy_cost=0.02,
-        curriculum=("length=3",),
-        curriculum_gate=0.8,
-    ),
-)
-for name in ("maze", "maze-easy", "water-maze"):
-    LAPTOP[name] = (replace(LAPTOP_WORLD_MODEL, memory_size=200), LAPTOP_WORLD_TRAIN)
+LAPTOP.update(LAPTOP_WORLDS)
 
 
 def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: int = 0) -> RunConfig:

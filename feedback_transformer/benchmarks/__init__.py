@@ -5,6 +5,7 @@ shapes.py       the four shapes, and how much arithmetic a training step of each
 contenders.py   who takes part, each as two closures: a training step, a step of generation
 peers.py        public implementations, when they are installed
 speed.py        alternating timings, and the floor
+worlds.py       worlds to act in: steps a second, and frames a second of learning in them
 memory.py       peak extra memory of a training step, in a process of its own
 
 Tables and the chart are made from its record by `report/speed.py`.

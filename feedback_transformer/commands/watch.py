@@ -20,17 +20,6 @@ from feedback_transformer.environments.play import PolicyActor
 from feedback_transformer.environments.world import Environment
 from feedback_transformer.training.loading import load_run
 
-HELP = """\
-examples:
-  feedback-transformer watch runs/corridor-feedback-laptop-0
-  feedback-transformer watch runs/maze-feedback-laptop-0 --out maze.mp4 --seed 3
-  feedback-transformer watch runs/maze-feedback-laptop-0 --ansi --speed 20
-  feedback-transformer watch runs/maze-feedback-laptop-0 --oracle size=13
-
-A folder stands for its best checkpoint. Fields of the task can be set by field=value. GIF needs nothing more, MP4 needs
-the program ffmpeg.
-"""
-
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")

