@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
-from feedback_transformer.environments.settings import LAPTOP_WORLDS, PAPER_WORLD_LSTMS, PAPER_WORLDS
+from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLD_LSTMS, PAPER_WORLDS
 from feedback_transformer.tasks import CORPORA, TASKS, WORLDS, make_task
 from feedback_transformer.training.run import RunConfig
 
@@ -230,6 +230,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model, train = paper(task_name, scale)
     else:
         model, train = LAPTOP[task_name]
+        task = make_task(task_name, LAPTOP_FIELDS.get(task_name))
     if scale == "smoke":
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))

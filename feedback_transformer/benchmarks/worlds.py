@@ -26,9 +26,8 @@ from feedback_transformer.training.run import RunConfig
 
 COPIES = 1024
 STEPS = 200  # an episode of a maze
-LEARNERS: dict[
-    str, tuple[str, dict[str, int]]
-] = {  # what is learned with: the paper's model at as many copies as a CPU likes, and the reduced one
+# What is learned with: the paper's model at as many copies as a CPU likes, and the reduced one.
+LEARNERS: dict[str, tuple[str, dict[str, int]]] = {
     "paper's model, 64 copies": ("paper", {"batch_size": 64, "bptt": 100}),
     "laptop preset": ("laptop", {}),
 }

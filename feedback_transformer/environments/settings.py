@@ -49,8 +49,8 @@ LAPTOP_MODEL = ModelConfig(
     scale_residuals=False,
 )
 LAPTOP_TRAIN = ActConfig(
-    steps=2_000,
-    batch_size=64,
+    steps=1_600,
+    batch_size=128,
     bptt=50,
     learning_rate=1e-3,
     warmup_steps=50,
@@ -68,6 +68,7 @@ LAPTOP_WORLDS: dict[str, Settings] = {
         replace(
             LAPTOP_TRAIN,
             steps=400,
+            batch_size=64,
             learning_rate=2e-3,
             bptt=40,
             entropy_cost=0.02,
@@ -75,7 +76,13 @@ LAPTOP_WORLDS: dict[str, Settings] = {
             curriculum_gate=0.8,
         ),
     ),
-    "maze": (LAPTOP_MODEL, LAPTOP_TRAIN),
-    "maze-easy": (LAPTOP_MODEL, LAPTOP_TRAIN),
-    "water-maze": (LAPTOP_MODEL, LAPTOP_TRAIN),
+    "maze": (replace(LAPTOP_MODEL, memory_size=100), LAPTOP_TRAIN),
+    "maze-easy": (replace(LAPTOP_MODEL, memory_size=100), LAPTOP_TRAIN),
+    "water-maze": (replace(LAPTOP_MODEL, memory_size=50), LAPTOP_TRAIN),
+}
+# And smaller worlds, as fields of the task.
+LAPTOP_FIELDS = {
+    "maze": {"size": "5", "num_objects": "4", "episode_steps": "100"},
+    "maze-easy": {"size": "5", "num_objects": "4", "episode_steps": "100"},
+    "water-maze": {"size": "5", "episode_steps": "50"},
 }

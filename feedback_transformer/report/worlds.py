@@ -38,7 +38,8 @@ def world_speed(path: Path) -> str:
     record = read_record(path)
     about = record["machine"]
     told = (
-        f"Measured in one run, contenders taking turns, in CPU time, best of {record['settings']['repeats']}: {about['processor']}, "
+        f"Measured in one run, contenders taking turns, in CPU time, best of {record['settings']['repeats']}: "
+        f"{about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, commit "
         f"{str(about['commit'])[:9]}; in brackets the ratio to the Transformer."
     )
