@@ -1,4 +1,4 @@
-"""Worlds to act in: how many steps a second each gives, and how many frames a second A2C learns from.
+"""Worlds to act in: what can be earned in each, how many steps a second it gives, and how fast A2C learns.
 
 With one thread the CPU time counts: a turn takes seconds, and no turn of seconds is left alone by others.
 """
@@ -18,7 +18,8 @@ from rich.console import Console
 
 from feedback_transformer.benchmarks.speed import take_turns
 from feedback_transformer.config import CORES
-from feedback_transformer.environments.world import Environment
+from feedback_transformer.environments.play import play_oracle, play_randomly
+from feedback_transformer.environments.world import Environment, Trial
 from feedback_transformer.presets import preset
 from feedback_transformer.tasks import WORLDS
 from feedback_transformer.training.record import environment
@@ -26,6 +27,7 @@ from feedback_transformer.training.run import RunConfig
 
 COPIES = 1024
 STEPS = 200  # an episode of a maze
+BOUND_EPISODES = 1000
 # What is learned with: the paper's model at as many copies as a CPU likes, and the reduced one.
 LEARNERS: dict[str, tuple[str, dict[str, int]]] = {
     "paper's model, 64 copies": ("paper", {"batch_size": 64, "bptt": 100}),
@@ -41,6 +43,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
         "machine": {**environment(torch.device("cpu")), "date": now},
         "settings": {"repeats": repeats, "copies": COPIES},
         "worlds": [],
+        "bounds": [],
         "learning": [],
     }
     for name, entry in WORLDS.items():
@@ -48,6 +51,10 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
         assert isinstance(entry.task, Environment)
         seconds = take_turns({name: stepping(entry.task)}, repeats, clock=time.process_time)[name]
         record["worlds"].append({"world": name, "seconds": seconds, "steps_per_second": COPIES * STEPS / seconds})
+        for scale in ("laptop", "paper"):
+            task = preset(name, scale).task
+            assert isinstance(task, Environment)
+            record["bounds"].append({"world": name, "preset": scale, "task": str(task), **bounds(task, quick)})
     for shape, (scale, fields) in (QUICK_LEARNERS if quick else LEARNERS).items():
         console.print(f"learning, {shape}", style="dim")
         runs = {core: learning(scale, core, fields) for core in CORES}
@@ -56,6 +63,13 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
             row = {"shape": shape, "contender": core, "seconds": seconds}
             record["learning"].append({**row, "frames_per_second": runs[core][1] / seconds})
     return record
+
+
+def bounds(task: Environment, quick: bool) -> dict[str, float]:
+    """Mean reward of an episode: the oracle's, its spread between episodes, and that of chance."""
+    trial = Trial(8 if quick else BOUND_EPISODES, seed=0)
+    oracle, chance = play_oracle(task, trial), play_randomly(task, trial)
+    return {"oracle": oracle.mean(), "oracle_spread": oracle.std(), "chance": chance.mean()}
 
 
 def stepping(task: Environment) -> Callable[[], None]:

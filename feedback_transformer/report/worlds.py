@@ -4,6 +4,7 @@ record = {
   "machine":   what `training.record.environment` tells, and the date,
   "settings":  {"repeats", "copies"},
   "worlds":    [{"world", "seconds", "steps_per_second"}],
+  "bounds":    [{"world", "preset", "task", "oracle", "oracle_spread", "chance"}],
   "learning":  [{"shape", "contender", "seconds", "frames_per_second"}],
 }
 """
@@ -27,14 +28,19 @@ def world_tables(record: dict[str, Any]) -> list[Table]:
         [CORES[core], *(f"{speeds[s, core]:,.0f} ({speeds[s, core] / speeds[s, REFERENCE]:.2f}x)" for s in shapes)]
         for core in dict.fromkeys(row["contender"] for row in record["learning"])
     ]
+    bounds = [
+        [row["task"], row["preset"], f"{row['oracle']:.2f} ± {row['oracle_spread']:.2f}", f"{row['chance']:.2f}"]
+        for row in record["bounds"]
+    ]
     return [
+        Table("Reward of an episode", ["world", "preset", "oracle, mean and spread", "chance"], bounds),
         Table(f"Steps/s of {record['settings']['copies']:,} copies", ["world", "steps/s"], worlds),
         Table("A2C on maze navigation, frames/s", ["", *shapes], rows),
     ]
 
 
 def world_speed(path: Path) -> str:
-    """Both tables with the machine, in Markdown."""
+    """All tables with the machine, in Markdown."""
     record = read_record(path)
     about = record["machine"]
     told = (

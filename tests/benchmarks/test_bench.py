@@ -120,6 +120,8 @@ def test_worlds_are_measured_in_one_run(tmp_path: Path, monkeypatch: pytest.Monk
     record = json.loads(path.read_text())
     assert [row["world"] for row in record["worlds"]] == ["corridor", "maze", "maze-easy", "water-maze"]
     assert [row["contender"] for row in record["learning"]] == ["feedback", "transformer", "lstm"]
+    assert len(record["bounds"]) == 8
+    assert all(row["oracle"] > row["chance"] for row in record["bounds"])
     assert all(row["frames_per_second"] > 0 for row in record["learning"])
     assert "| Transformer | " in world_speed(path)
     assert bench("--worlds", "--from-record", str(path)) == 0
