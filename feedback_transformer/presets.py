@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
-from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLD_LSTMS, PAPER_WORLDS
+from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLDS
 from feedback_transformer.tasks import CORPORA, TASKS, WORLDS, make_task
 from feedback_transformer.training.run import RunConfig
 
@@ -235,9 +235,6 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
         train = replace(train, **SMOKE_TRAIN)  # type: ignore[arg-type]
-    if core == "lstm" and scale == "paper" and task_name in PAPER_WORLD_LSTMS:
-        layers, width, rate = PAPER_WORLD_LSTMS[task_name]
-        model, train = replace(model, num_layers=layers, model_dim=width), replace(train, learning_rate=rate)
     return RunConfig(task_name, task, replace(model, core=core), train, seed)
 
 

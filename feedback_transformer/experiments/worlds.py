@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.config import CORES
+from feedback_transformer.environments.settings import PAPER_LSTMS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
@@ -52,7 +53,10 @@ def world_experiment(task: str, title: str, where: str, reduced: str) -> Experim
     """Three cores in one world: how they learned, and where they ended below the oracle."""
 
     def variants(scale: str) -> list[Variant]:
-        return [Variant(f"{task}/{core}", CORES[core], preset(task, scale, core)) for core in CORES]
+        runs = {core: preset(task, scale, core) for core in CORES}
+        if scale == "paper":
+            runs["lstm"] = runs["lstm"].override(PAPER_LSTMS[task])
+        return [Variant(f"{task}/{core}", CORES[core], run) for core, run in runs.items()]
 
     claims = (
         Claim("Feedback earns more than the Transformer", f"{task}/feedback", f"{task}/transformer"),

@@ -18,6 +18,7 @@ from feedback_transformer.cli import main
 from feedback_transformer.config import ActConfig, ConfigError, ModelConfig
 from feedback_transformer.environments.play import play
 from feedback_transformer.environments.world import Trial
+from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.model.policy import Policy
 from feedback_transformer.presets import preset
 from feedback_transformer.training.a2c import ActorCritic, Block, advantages, returns
@@ -238,9 +239,10 @@ def test_paper_presets_have_the_papers_hyperparameters() -> None:
         assert run.task.limit == 200  # type: ignore[attr-defined]
     assert easy.train.optimizer_epsilon == water.train.optimizer_epsilon == 0.01
     assert water.train.steps * 64 * 200 >= 500e6
-    lstm = preset("water-maze", "paper", core="lstm")
+    lstm = EXPERIMENTS["water-maze"].runs("paper")["water-maze/lstm-seed-0"]
     assert (lstm.model.num_layers, lstm.model.model_dim, lstm.train.learning_rate) == (2, 64, 4e-4)
-    assert preset("maze", "paper", core="lstm").model.num_layers == 3
+    lstm = EXPERIMENTS["maze"].runs("paper")["maze/lstm-seed-0"]
+    assert (lstm.model.core, lstm.model.num_layers, lstm.model.model_dim) == ("lstm", 3, 256)
 
 
 def test_a_paper_preset_can_be_built_and_stepped(tmp_path: Path) -> None:
