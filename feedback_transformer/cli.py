@@ -217,7 +217,8 @@ def run_train(options: argparse.Namespace) -> int:
     if follows():
         return 0
     scores = ", ".join(show_score(name, value) for name, value in record["test"].items())
-    scores += "".join(f", {who} {show_score('', value).strip()}" for who, value in record.get("bounds", {}).items())
+    for who, value in record.get("bounds", {}).items():
+        scores += f", {show_score(run.task.metric, value).replace(run.task.metric, who)}"
     cost = f"{record['tokens']:,} {record.get('unit', 'tokens')}, {record['wall_seconds']:.0f} s"
     print(f"{title}: test {scores} ({cost}); the run is in {folder}")
     return 0
@@ -329,7 +330,10 @@ def run_list(options: argparse.Namespace) -> int:
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
             table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
+            inherited = {field.name for field in fields(TrainConfig)} if kind is ActConfig else set()
             for field in fields(kind):
+                if field.name in inherited:
+                    continue
                 table.add_row(field.name, str(field.default), field.metadata.get("doc", ""))
             console.print(table)
         console.print(f"cores: {', '.join(CORES)}; memory compositions: {', '.join(COMPOSITIONS)}")

@@ -214,8 +214,9 @@ def test_scores_do_not_depend_on_how_many_play_at_a_time(monkeypatch: pytest.Mon
 
 def test_a_short_corridor_is_learned(tmp_path: Path) -> None:
     run = preset("corridor").override(
-        {"length": "2", "steps": "90", "bptt": "24", "curriculum": "", "eval_every": "90", "test_episodes": "128"}
-    )
+        {"length": "2", "steps": "120", "bptt": "12", "model_dim": "32", "learning_rate": "3e-3", "curriculum": "",
+         "eval_every": "120", "test_episodes": "128"}
+    )  # fmt: skip
     record = train(run, tmp_path / "run")
     assert record["bounds"] == {"oracle": 1.0, "chance": pytest.approx(0.5, abs=0.1)}
     assert record["test"]["success"] > 0.9
