@@ -17,7 +17,7 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
-from feedback_transformer.commands import reproduce
+from feedback_transformer.commands import reproduce, watch
 from feedback_transformer.commands.help import (
     BENCH_HELP,
     DEMO_HELP,
@@ -28,8 +28,17 @@ from feedback_transformer.commands.help import (
     REPORT_HELP,
     REPRODUCE_HELP,
     TRAIN_HELP,
+    WATCH_HELP,
 )
-from feedback_transformer.config import COMPOSITIONS, CORES, ConfigError, ModelConfig, TrainConfig, parse_assignments
+from feedback_transformer.config import (
+    COMPOSITIONS,
+    CORES,
+    ActConfig,
+    ConfigError,
+    ModelConfig,
+    TrainConfig,
+    parse_assignments,
+)
 from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
@@ -139,6 +148,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--samples", type=int, default=1, help="how many texts, written side by side (1)")
     add_machine_options(sub)
 
+    sub = add("watch", watch.run, "an episode of a policy, as a film or in the terminal", WATCH_HELP)
+    watch.add_arguments(sub)
+
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
 
@@ -205,7 +217,9 @@ def run_train(options: argparse.Namespace) -> int:
     if follows():
         return 0
     scores = ", ".join(show_score(name, value) for name, value in record["test"].items())
-    cost = f"{record['tokens']:,} tokens, {record['wall_seconds']:.0f} s"
+    for who, value in record.get("bounds", {}).items():
+        scores += f", {show_score(run.task.metric, value).replace(run.task.metric, who)}"
+    cost = f"{record['tokens']:,} {record.get('unit', 'tokens')}, {record['wall_seconds']:.0f} s"
     print(f"{title}: test {scores} ({cost}); the run is in {folder}")
     return 0
 
@@ -314,9 +328,12 @@ def run_list(options: argparse.Namespace) -> int:
             table.add_row(experiment.name, experiment.title, experiment.where)
         console.print(table)
     if options.what == "fields":
-        for kind in (ModelConfig, TrainConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
+        for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
             table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
+            inherited = {field.name for field in fields(TrainConfig)} if kind is ActConfig else set()
             for field in fields(kind):
+                if field.name in inherited:
+                    continue
                 table.add_row(field.name, str(field.default), field.metadata.get("doc", ""))
             console.print(table)
         console.print(f"cores: {', '.join(CORES)}; memory compositions: {', '.join(COMPOSITIONS)}")

@@ -2,6 +2,7 @@
 
     ModelConfig     a core: what it is made of
     TrainConfig     a training run: how it learns
+    ActConfig       the same in a world to act in: what A2C needs beside
 
 Every field is documented where it is declared, and `feedback-transformer list fields` prints them.
 """
@@ -23,6 +24,7 @@ Config = TypeVar("Config")
 CORES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 NORMS = ("pre", "post")
 SCHEDULES = ("constant", "linear", "cosine")
+OPTIMIZERS = ("adam", "rmsprop")
 
 
 class ConfigError(ValueError):
@@ -163,6 +165,28 @@ class TrainConfig:
             _within(self, name, 0.0, 1.0, closed=True)
         _within(self, "adam_beta2", 0.0, 1.0)
         _one_of(self, "schedule", SCHEDULES)
+
+
+@dataclass(frozen=True)
+class ActConfig(TrainConfig):
+    """A training run in a world to act in, by A2C: `batch_size` copies of it, `bptt` steps a block."""
+
+    discount: float = documented(0.99, "what a reward is worth one step later")
+    trace: float = documented(1.0, "weight of longer returns in an advantage (GAE's lambda); 1 is plain A2C")
+    entropy_cost: float = documented(5e-4, "what a policy gains by staying undecided, per unit of entropy")
+    value_cost: float = documented(0.5, "weight of the value's squared error in the loss")
+    optimizer: str = documented("adam", "adam or rmsprop")
+    optimizer_epsilon: float = documented(1e-8, "added to the optimizer's denominator")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("discount", "trace"):
+            _within(self, name, 0.0, 1.0, closed=True)
+        for name in ("entropy_cost", "value_cost", "optimizer_epsilon"):
+            _at_least(self, name, 0.0)
+        _one_of(self, "optimizer", OPTIMIZERS)
+        if self.accumulate > 1:
+            raise ConfigError(f"{_sentence(self, 'accumulate')} must be 1 for A2C; choose a smaller batch_size instead")
 
 
 # ------------------------------------------------------------------------------------------------ checks

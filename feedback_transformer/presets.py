@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
-from feedback_transformer.tasks import CORPORA, TASKS, make_task
+from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLDS
+from feedback_transformer.tasks import CORPORA, TASKS, WORLDS, make_task
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
@@ -213,6 +214,9 @@ for name in CORPORA:
     LAPTOP[name] = (replace(LAPTOP_LANGUAGE_MODEL, **ends), LAPTOP_LANGUAGE_TRAIN)  # type: ignore[arg-type]
 
 
+LAPTOP.update(LAPTOP_WORLDS)
+
+
 def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: int = 0) -> RunConfig:
     """A run of that task at that scale.
 
@@ -226,6 +230,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model, train = paper(task_name, scale)
     else:
         model, train = LAPTOP[task_name]
+        task = make_task(task_name, LAPTOP_FIELDS.get(task_name))
     if scale == "smoke":
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
@@ -241,6 +246,8 @@ def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
         return PAPER_MODELS["wikitext-103-small"], replace(PAPER_TRAIN["wikitext-103"], span_loss=0.0)
     if task_name in PAPER_MODELS:
         return PAPER_MODELS[task_name], PAPER_TRAIN[task_name]
+    if task_name in WORLDS:
+        return PAPER_WORLDS[task_name]
     if task_name in CORPORA:
         raise ConfigError(f"the paper has no experiment on {task_name}; start from --preset laptop")
     model = PAPER_MODELS["toy"]
@@ -260,6 +267,8 @@ SMOKE_TRAIN = {
 }
 SMOKE_TASKS = {
     **{name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse")},
+    **{name: {"size": "5", "episode_steps": "10"} for name in WORLDS},
+    "corridor": {"length": "3"},
     **{name: {"valid_tokens": "1000"} for name in CORPORA},
 }
 

@@ -14,6 +14,7 @@ ROOMS = [
     "model",
     "data",
     "decoding",
+    "environments",
     "tasks",
     "training",
     "presets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from feedback_transformer.benchmarks import language
+from feedback_transformer.benchmarks import language, worlds
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
@@ -21,11 +21,13 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
 from feedback_transformer.report.language import speed_table as language_table
+from feedback_transformer.report.worlds import world_tables
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
-OUT, OUT_LANGUAGE, OUT_SPANS = (Path(f"results/{name}") for name in ("bench", "speed-wikitext-103-small", "span"))
+OUT, OUT_LANGUAGE = Path("results/bench"), Path("results/speed-wikitext-103-small")
+OUT_SPANS, OUT_WORLDS = Path("results/span"), Path("results/bench-worlds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--language", action="store_true", help="instead: a whole language model, the paper's small one of WikiText-103"
     )
     add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
-    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}, {OUT_LANGUAGE}, {OUT_SPANS})")
+    add("--worlds", action="store_true", help="instead: worlds to act in, and learning in them")
+    outs = f"{OUT}; with --language {OUT_LANGUAGE}, with --spans {OUT_SPANS}, with --worlds {OUT_WORLDS}"
+    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({outs})")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
@@ -50,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
     if args.language:
-        return run_language(args, console)
+        return run_apart(args, console, OUT_LANGUAGE, language.measure, lambda record: [language_table(record)])
+    if args.worlds:
+        return run_apart(args, console, OUT_WORLDS, worlds.measure, world_tables)
     json_path = (args.out or (OUT_SPANS if args.spans else OUT)).with_suffix(".json")
     if args.from_record:
         json_path = args.from_record
@@ -72,20 +78,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_language(args: argparse.Namespace, console: Console) -> int:
-    """Measure the whole language model."""
-    json_path = (args.out or OUT_LANGUAGE).with_suffix(".json")
+def run_apart(
+    args: argparse.Namespace,
+    console: Console,
+    out: Path,
+    measure: Callable[[bool, int, Console], report.Record],
+    tables: Callable[[report.Record], list[report.Table]],
+) -> int:
+    """A benchmark with a record and tables of its own."""
     if args.from_record:
         record: report.Record = read_record(args.from_record)
     else:
         before = torch.get_num_threads()
         torch.set_num_threads(args.threads)
         try:
-            record = language.measure(args.quick, 1 if args.quick else args.repeats, console)
+            record = measure(args.quick, 1 if args.quick else args.repeats, console)
         finally:
             torch.set_num_threads(before)
-        save(record, json_path)
-    console.print(_rich(language_table(record)))
+        save(record, (args.out or out).with_suffix(".json"))
+    for table in tables(record):
+        console.print(_rich(table))
     return 0
 
 

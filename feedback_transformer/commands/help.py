@@ -9,6 +9,7 @@ examples:
   feedback-transformer train algorithmic-3 num_layers=4 learning_rate=1e-3 steps=20000 --out runs/deeper
   feedback-transformer train random-walk --preset paper --device cuda
   feedback-transformer train random-walk engine=loop
+  feedback-transformer train corridor length=100 core=lstm
   feedback-transformer train --resume runs/deeper
   torchrun --nproc-per-node 2 -m feedback_transformer train random-walk
 
@@ -91,4 +92,15 @@ DEMO_HELP = """\
 The Feedback Transformer, the Transformer and the LSTM learn the random walk side by side, from the same episodes with
 the same settings. Ends with a table and two pictures. Finished trainings are kept: run it again to go on, or to see the
 result at once.
+"""
+
+WATCH_HELP = """\
+examples:
+  feedback-transformer watch runs/corridor-feedback-laptop-0
+  feedback-transformer watch runs/maze-feedback-laptop-0 --out maze.mp4 --seed 3
+  feedback-transformer watch runs/maze-feedback-laptop-0 --ansi --speed 20
+  feedback-transformer watch runs/maze-feedback-laptop-0 --oracle size=13
+
+A folder stands for its best checkpoint. Fields of the task can be set by field=value. GIF needs nothing more, MP4 needs
+the program ffmpeg.
 """

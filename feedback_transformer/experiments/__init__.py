@@ -10,8 +10,10 @@ from feedback_transformer.experiments import (
     options,
     single_layer,
     wikitext,
+    worlds,
 )
 from feedback_transformer.experiments.experiment import Experiment
 
 ALL = (char_ptb, memory_composition, single_layer, depth, options, wikitext, enwik8)
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in ALL}
+EXPERIMENTS |= {experiment.name: experiment for experiment in worlds.EXPERIMENTS}

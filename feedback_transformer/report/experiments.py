@@ -10,7 +10,9 @@ from feedback_transformer.experiments.experiment import Experiment, Record, Scor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-UNITS = {"bits": "bits", "perplexity": "perplexity", "accuracy": "accuracy"}
+UNITS = {"bits": "bits", "perplexity": "perplexity", "accuracy": "accuracy", "success": "success", "reward": "reward"}
+HIGHER_IS_BETTER = ("accuracy", "success", "reward")
+ORACLE = 6  # its colour
 
 
 class Outcome:
@@ -28,7 +30,7 @@ class Outcome:
 
     @property
     def lower_is_better(self) -> bool:
-        return self.metric != "accuracy"
+        return self.metric not in HIGHER_IS_BETTER
 
     def cost_hours(self) -> float:
         """Of one core, all runs together."""
@@ -88,7 +90,12 @@ class Outcome:
             for record in self.records[variant.key]:
                 points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
                 lines.append(Series(variant.label, colours[variant.key], points[1:] or points))  # it flattens all
-        return line_chart(lines, "training tokens (millions)", f"validation {self.metric}")
+        bounds = [record["bounds"]["oracle"] for v in known for record in self.records[v.key] if "bounds" in record]
+        if bounds:
+            xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
+            lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
+        unit = next((self.records[v.key][0].get("unit", "tokens") for v in known), "tokens")
+        return line_chart(lines, f"training {unit} (millions)", f"validation {self.metric}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
         rows = [Row(v.label, colours[v.key], [r["test"][self.metric] for r in self.records[v.key]]) for v in known]
@@ -101,9 +108,9 @@ class Outcome:
             own = [variant for variant in known if variant.line == name]
             for seed in range(max(len(self.records[variant.key]) for variant in own)):
                 dots = [(v.place, r[seed]["test"][self.metric]) for v in own if len(r := self.records[v.key]) > seed]
-                lines += [Series(CORES[name], number, [dot], dots=True) for dot in dots]  # type: ignore[list-item]
+                lines += [Series(CORES.get(name, name), number, [dot], dots=True) for dot in dots]  # type: ignore[list-item]
             means = [(variant.place, score.mean) for variant in own if (score := self.score(variant.key))]
-            lines.append(Series(CORES[name], number, means))  # type: ignore[arg-type]
+            lines.append(Series(CORES.get(name, name), number, means))  # type: ignore[arg-type]
         return line_chart(lines, self.experiment.axis, f"test {self.metric}; a dot a seed")
 
 

@@ -10,6 +10,7 @@ from feedback_transformer.report.language import language_speed, paper_models_ta
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, random_walk_table
+from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record
 
 
@@ -22,6 +23,7 @@ def filled(document: str, results: Path) -> str:
         "speed-summary": speed_summary(bench),
         "goals": goal_table(bench, two_threads),
         "spans": span_table(read_record(results / "span.json")),
+        "worlds": world_speed(results / "bench-worlds.json"),
         **experiment_tables(results),
         "paper-models": paper_models_table(),
         "language-speed": language_speed(results / "speed-wikitext-103-small.json"),

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedback_transformer.config import ConfigError, nearest, override
+from feedback_transformer.environments.corridor import Corridor
+from feedback_transformer.environments.maze import Maze
+from feedback_transformer.environments.water_maze import WaterMaze
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.counting import Counting
@@ -13,7 +16,7 @@ from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import Task
 
-__all__ = ["CORPORA", "TASKS", "TOYS", "Task", "TaskEntry", "make_task"]
+__all__ = ["CORPORA", "TASKS", "TOYS", "WORLDS", "Task", "TaskEntry", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,14 @@ CORPORA: dict[str, TaskEntry] = {
     "text": TaskEntry(Language(), "the next token of your own text, data=FOLDER"),
 }
 
-TASKS = {**TOYS, **CORPORA}
+WORLDS: dict[str, TaskEntry] = {
+    "corridor": TaskEntry(Corridor(), "walk to the door of the colour that was shown at the start"),
+    "maze": TaskEntry(Maze(), "find the objects of a maze as they are called, going forward and turning"),
+    "maze-easy": TaskEntry(Maze(turns=False), "the same, going up, right, down and left"),
+    "water-maze": TaskEntry(WaterMaze(), "find a goal in a grid again and again"),
+}
+
+TASKS = {**TOYS, **CORPORA, **WORLDS}
 
 
 def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:

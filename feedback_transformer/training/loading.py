@@ -7,23 +7,27 @@ import os
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpus import DESCRIPTION
+from feedback_transformer.environments.world import Environment
 from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.model.policy import Policy
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.run import RunConfig
 
 
-def make_model(run: RunConfig) -> LanguageModel:
+def make_model(run: RunConfig) -> Any:
     """The model of a run, with its first weights drawn from torch's random numbers."""
+    if isinstance(run.task, Environment):
+        return Policy(run.model, run.task.observation_sizes, len(run.task.actions), engine=run.train.engine)
     return LanguageModel(run.model, run.task.input_size, run.task.output_size, engine=run.train.engine)
 
 
-def load_model(model: LanguageModel, tensors: dict[str, Tensor], path: Path) -> None:
+def load_model(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """The weights of a checkpoint, or a sentence on what does not fit."""
     weights, wanted = checkpoint.without_prefix("model", tensors), model.state_dict()
     for name in wanted:
@@ -46,7 +50,7 @@ def run_of(meta: dict[str, Any], path: Path) -> RunConfig:
         raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from None
 
 
-def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, LanguageModel]:
+def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, Any]:
     """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint).
 
     `data` is the folder of its corpus, where that is not to be found at its old place.

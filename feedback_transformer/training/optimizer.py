@@ -1,4 +1,4 @@
-"""Adam and its rate over time."""
+"""Adam (or RMSprop) and its rate over time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import math
 import torch
 from torch import nn
 
-from feedback_transformer.config import TrainConfig
+from feedback_transformer.config import ActConfig, TrainConfig
 
 
-def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Adam:
-    betas = (0.9, train.adam_beta2)
-    return torch.optim.Adam(model.parameters(), lr=train.learning_rate, betas=betas, eps=1e-8, fused=True)
+def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
+    rate, betas, epsilon = train.learning_rate, (0.9, train.adam_beta2), 1e-8
+    if isinstance(train, ActConfig):
+        epsilon = train.optimizer_epsilon
+        if train.optimizer == "rmsprop":
+            return torch.optim.RMSprop(model.parameters(), lr=rate, alpha=0.99, eps=epsilon)
+    return torch.optim.Adam(model.parameters(), lr=rate, betas=betas, eps=epsilon, fused=True)
 
 
 def rate_at(step: int, train: TrainConfig, main_steps: int | None = None) -> float:

@@ -1,4 +1,4 @@
-"""What a person sees while a model learns: a live line in a terminal, plain lines elsewhere."""
+"""How far a run is, and what a person sees of it: a live line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -7,17 +7,36 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 PLAIN_SECONDS = 30.0  # between two plain lines
 
 
 def show_score(name: str, value: float) -> str:
-    """`accuracy 99.65%`, but `bits 1.234`."""
+    """`accuracy 99.65%`, but `bits 1.234` and `reward 1.234`."""
     words = name.replace("_", " ")
-    return f"{words} {value:.3f}" if name in ("bits", "bits_per_byte", "perplexity") else f"{words} {value:.2%}"
+    plain = name in ("bits", "bits_per_byte", "perplexity", "reward")
+    return f"{words} {value:.3f}" if plain else f"{words} {value:.2%}"
+
+
+@dataclass
+class Progress:
+    """The numbers that a resumed run goes on from."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    running_accuracy: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    evaluations_since_best: int = 0
+    main_steps: int | None = None  # where the main stage ended early, to be fine-tuned from
+    curve: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -34,14 +53,16 @@ class Update:
     tokens_per_second: float
     seconds_left: float
     validation: dict[str, float] = field(default_factory=dict)  # newest scores
+    measure: str = "accuracy"  # what `accuracy` is
+    unit: str = "tokens"  # what `tokens` are
 
     def text(self) -> str:
         """The numbers in one line."""
-        parts = [f"loss {self.loss:.3f}", f"accuracy {self.accuracy:.1%}"]
+        parts = [f"loss {self.loss:.3f}", show_score(self.measure, self.accuracy)]
         if self.num_stages > 1:
             parts.append(f"stage {self.stage + 1}/{self.num_stages}")
         parts += [f"validation {show_score(name, value)}" for name, value in self.validation.items()]
-        parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
+        parts.append(f"{self.tokens_per_second:,.0f} {self.unit}/s")
         return ", ".join(parts)
 
 
@@ -61,11 +82,9 @@ def terminal_reporter(title: str, quiet: bool = False) -> Iterator[Reporter]:
             TextColumn("{task.completed}/{task.total}  {task.fields[text]}"),
             TimeRemainingColumn(),
         ]
-        with Progress(*columns, console=console) as progress:
-            bar = progress.add_task(title, total=None, text="")
-            yield lambda update: progress.update(
-                bar, completed=update.step, total=update.total_steps, text=update.text()
-            )
+        with Bars(*columns, console=console) as bars:
+            bar = bars.add_task(title, total=None, text="")
+            yield lambda update: bars.update(bar, completed=update.step, total=update.total_steps, text=update.text())
     else:
         yield PlainReporter(title)
 

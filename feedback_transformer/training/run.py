@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feedback_transformer.config import (
+    ActConfig,
     ConfigError,
     ModelConfig,
     TrainConfig,
@@ -18,7 +19,7 @@ from feedback_transformer.config import (
     override,
     to_dict,
 )
-from feedback_transformer.tasks import TASKS, Task, make_task
+from feedback_transformer.tasks import TASKS, WORLDS, Task, make_task
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class RunConfig:
             values["task_name"],
             from_dict(task_type, values["task"]),
             from_dict(ModelConfig, values["model"]),
-            from_dict(TrainConfig, values["train"]),
+            from_dict(ActConfig if values["task_name"] in WORLDS else TrainConfig, values["train"]),
             int(values["seed"]),
         )
 

@@ -17,23 +17,23 @@ from __future__ import annotations
 import math
 import time
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
-from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.environments.world import Environment
 from feedback_transformer.training import checkpoint
+from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
-from feedback_transformer.training.progress import Reporter, Update
+from feedback_transformer.training.progress import Progress, Reporter, Update
 from feedback_transformer.training.record import command_line, environment, open_tensorboard
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError, stop_request
@@ -47,22 +47,6 @@ class DivergedError(RuntimeError):
     """The loss or its gradient is no longer a number."""
 
 
-@dataclass
-class Progress:
-    """The numbers that a resumed run goes on from."""
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    running_accuracy: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    evaluations_since_best: int = 0
-    main_steps: int | None = None  # where the main stage ended early, to be fine-tuned from
-    curve: list[dict[str, Any]] = field(default_factory=list)
-
-
 def train(
     run: RunConfig,
     folder: Path,
@@ -72,7 +56,7 @@ def train(
     command: str | None = None,
 ) -> dict[str, Any]:
     """Train until the steps are done or patience ends; return the record, which is also in the folder."""
-    trainer = Trainer(run, folder, torch.device(device), command)
+    trainer = trainer_of(run)(run, folder, torch.device(device), command)
     trainer.begin(resume)
     with stop_request() as stopping:
         while not trainer.done:
@@ -85,8 +69,19 @@ def train(
     return trainer.finish()
 
 
+def trainer_of(run: RunConfig) -> type[Trainer]:
+    """A world to act in is learned by A2C, everything else from examples."""
+    if isinstance(run.task, Environment):
+        from feedback_transformer.training.a2c import ActorCritic  # needs gymnasium, slow to import
+
+        return ActorCritic
+    return Trainer
+
+
 class Trainer:
     """A run in progress."""
+
+    measure, unit = "accuracy", "tokens"  # what is counted on the way
 
     def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         self.run, self.folder, self.device = run, folder, device
@@ -98,7 +93,8 @@ class Trainer:
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
-        self.stream, self.fingerprints = TrainingStream(run), run.task.fingerprints()
+        self.stream: Any = self.make_stream()
+        self.fingerprints = run.task.fingerprints()
         self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
         self.progress = Progress()
         self.losses: list[float] = []  # since the last evaluation
@@ -108,6 +104,10 @@ class Trainer:
         self.clock, self.cpu_clock = time.monotonic(), time.process_time()
         self.saved = self.reported = self.clock
         self.speed_from = (self.clock, 0)
+
+    def make_stream(self) -> Any:
+        """Where the data comes from."""
+        return TrainingStream(self.run)
 
     # ---------------------------------------------------------------- begin, save, go on, end
 
@@ -160,6 +160,11 @@ class Trainer:
         kept = [(part, memory) for part, memory in enumerate(self.memories) if memory is not None]
         return {f"memory.{part}.{name}": t for part, memory in kept for name, t in memory.tensors().items()}
 
+    def _load_memory(self, own: dict[str, Tensor]) -> None:
+        for part in range(self.run.train.accumulate):
+            if memory := checkpoint.without_prefix(f"memory.{part}", own):
+                self.memories[part] = self.model.state_from_tensors(memory).to(self.device)
+
     def restore(self, path: Path) -> None:
         """Exactly where the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
@@ -173,11 +178,9 @@ class Trainer:
             raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
-        own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
-        for part in range(self.run.train.accumulate):
-            if memory := checkpoint.without_prefix(f"memory.{part}", own):
-                self.memories[part] = self.model.state_from_tensors(memory).to(self.device)
         self.stream.seek(meta["stream"])
+        own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
+        self._load_memory(own)
         self.progress = Progress(**meta["progress"])
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
         checkpoint.load_random(checkpoint.without_prefix("random", own), self.device)
@@ -220,10 +223,15 @@ class Trainer:
 
     def update(self) -> None:
         """One block: forward, backward, clip, Adam. The memory goes on to the next block as plain numbers."""
-        train, step = self.run.train, self.progress.step
-        tokens, labels, begins = self.stream.next_block(bptt_at(step, train))
+        tokens, labels, begins = self.stream.next_block(bptt_at(self.progress.step, self.run.train))
         self.optimizer.zero_grad(set_to_none=True)
         loss, right, asked = self._forward_backward(tokens, labels, begins)
+        self._descend(loss)
+        self._count(tokens.numel(), loss, right / asked if asked else None)
+
+    def _descend(self, loss: float) -> None:
+        """Clip, Adam: the gradients are there."""
+        train, step = self.run.train, self.progress.step
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
         self._refuse_nonsense(loss, norm.item())
         for group in self.optimizer.param_groups:
@@ -231,12 +239,15 @@ class Trainer:
         self.optimizer.step()
         for span in self.model.spans():
             span.clamp_()
+
+    def _count(self, tokens: int, loss: float, accuracy: float | None) -> None:
+        """An update is done; `accuracy` is None where nothing was asked."""
         self.progress.step += 1
-        self.progress.tokens += tokens.numel()
+        self.progress.tokens += tokens
         self.losses.append(loss)
-        if asked:
+        if accuracy is not None:
             running = self.progress.running_accuracy
-            self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * right / asked
+            self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * accuracy
         self._advance_curriculum()
 
     def _forward_backward(self, tokens: Tensor, labels: Tensor, begins: bool) -> tuple[float, int, int]:
@@ -307,6 +318,7 @@ class Trainer:
             "running_accuracy": progress.running_accuracy,
             "stage": self.stream.stage,
             "rate": rate_at(progress.step - 1, self.run.train, self.main_steps),
+            **self.curve_extras(),
             **self.scores,
         }
         progress.curve.append(point)
@@ -318,6 +330,10 @@ class Trainer:
             self.save("best")
         self.save("last")
         self.write_record(finished=False)
+
+    def curve_extras(self) -> dict[str, float]:
+        """What else a point of the curve tells."""
+        return {}
 
     def report(self, reporter: Reporter) -> None:
         """Tell whoever watches, but not more often than one can see."""
@@ -341,6 +357,8 @@ class Trainer:
                 tokens_per_second=speed,
                 seconds_left=left,
                 validation=self.scores,
+                measure=self.measure,
+                unit=self.unit,
             )
         )
 
@@ -373,25 +391,8 @@ class Trainer:
         self.clock, self.cpu_clock = now, cpu
 
 
-class Learner(nn.Module):
-    """A model with its loss, as one module: what several processes share."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
-        """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
-        if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
-            losses, state = self.model.losses(tokens, labels, state)
-            return losses.sum(), 0, state
-        logits, state = self.model(tokens, state)
-        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
-        return total, int((logits.argmax(dim=-1) == labels).sum()), state
-
-
 @torch.no_grad()
-def score(model: LanguageModel, run: RunConfig, data: Any, device: torch.device) -> dict[str, float]:
+def score(model: nn.Module, run: RunConfig, data: Any, device: torch.device) -> dict[str, float]:
     """The task's scores of a model that is not learning."""
     model.eval()
     return run.task.score(model, data, device)

@@ -18,6 +18,7 @@ from feedback_transformer.benchmarks.spans import SHAPE
 from feedback_transformer.report.language import language_speed
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import draw_chart, speed_tables
+from feedback_transformer.report.worlds import world_speed
 
 ROW = {"seconds", "tokens_per_second"}
 FIELDS = {
@@ -133,3 +134,18 @@ def test_words_are_drawn_by_zipfs_law() -> None:
     assert 0 <= int(words.min()) <= int(words.max()) < 10_000
     first, tenth = ((words == rank).sum().item() for rank in (0, 9))
     assert 5 < first / tenth < 20
+
+
+def test_worlds_are_measured_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feedback_transformer.benchmarks.worlds.STEPS", 3)
+    monkeypatch.setattr("feedback_transformer.benchmarks.worlds.COPIES", 8)
+    assert bench("--worlds", "--quick", "--out", str(tmp_path / "worlds")) == 0
+    path = tmp_path / "worlds.json"
+    record = json.loads(path.read_text())
+    assert [row["world"] for row in record["worlds"]] == ["corridor", "maze", "maze-easy", "water-maze"]
+    assert [row["contender"] for row in record["learning"]] == ["feedback", "transformer", "lstm"]
+    assert len(record["bounds"]) == 8
+    assert all(row["oracle"] > row["chance"] for row in record["bounds"])
+    assert all(row["frames_per_second"] > 0 for row in record["learning"])
+    assert "| Transformer | " in world_speed(path)
+    assert bench("--worlds", "--from-record", str(path)) == 0

@@ -158,3 +158,15 @@ def test_every_language_experiment_runs_at_smoke_scale(name: str, home: Path) ->
     outcome = Outcome(EXPERIMENTS[name], "smoke", home / "results" / "smoke")
     assert all(outcome.records.values())
     assert (home / "results" / "smoke" / f"{name}.svg").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["corridor", "maze", "maze-easy", "water-maze"])
+def test_every_world_runs_at_smoke_scale(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", name, "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
+    outcome = Outcome(EXPERIMENTS[name], "smoke", Path("results/smoke"))
+    assert all(outcome.records.values())
+    assert not outcome.lower_is_better
+    picture = Path(f"results/smoke/{name}.svg").read_text()
+    assert ("oracle" in picture) == (name != "corridor")

@@ -1,0 +1,81 @@
+"""Worlds to act in (sections 4.1.1 and 4.2.2, appendix): corridor, maze navigation, maze easy, water maze."""
+
+from __future__ import annotations
+
+from feedback_transformer.config import CORES
+from feedback_transformer.environments.settings import PAPER_LSTMS
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.presets import preset
+
+LENGTHS = {"smoke": (3,), "laptop": (30, 100), "paper": (100,)}
+MEMORIES = {"smoke": (2, 4), "laptop": (2, 4, 8, 16, 32, 64), "paper": (1, 2, 5, 10, 20, 50, 100, 200)}
+
+
+def corridor_variants(scale: str) -> list[Variant]:
+    return [
+        corridor_variant(scale, core, length, memory)
+        for length in LENGTHS[scale]
+        for core in ("feedback", "transformer")
+        for memory in MEMORIES[scale]
+    ]
+
+
+def corridor_variant(scale: str, core: str, length: int, memory: int) -> Variant:
+    fields = {"length": str(length), "memory_size": str(memory)}
+    if scale == "laptop":
+        fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
+    name = f"{CORES[core]}, length {length}"
+    run = preset("corridor", scale, core).override(fields)
+    return Variant(
+        f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=(0, 1, 2)
+    )
+
+
+CORRIDOR = Experiment(
+    name="corridor",
+    title="Corridor: success against memory size",
+    where="Section 4.1.1, figure of the corridor task",
+    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 1M to 3M frames",
+    variants=corridor_variants,
+    claims=(
+        Claim("Feedback is better where the memory is small", "corridor/feedback-30-4", "corridor/transformer-30-4"),
+        Claim(
+            "Feedback keeps its performance as the memory shrinks",
+            "corridor/feedback-30-4", "corridor/feedback-30-64", equal=True,
+        ),
+        Claim("the Transformer degrades as it shrinks", "corridor/transformer-30-64", "corridor/transformer-30-4"),
+    ),
+    axis="memory size",
+)  # fmt: skip
+
+
+def world_experiment(task: str, title: str, where: str, reduced: str) -> Experiment:
+    """Three cores in one world: how they learned, and where they ended below the oracle."""
+
+    def variants(scale: str) -> list[Variant]:
+        runs = {core: preset(task, scale, core) for core in CORES}
+        if scale == "paper":
+            runs["lstm"] = runs["lstm"].override(PAPER_LSTMS[task])
+        return [Variant(f"{task}/{core}", CORES[core], run) for core, run in runs.items()]
+
+    claims = (
+        Claim("Feedback earns more than the Transformer", f"{task}/feedback", f"{task}/transformer"),
+        Claim("and more than the LSTM", f"{task}/feedback", f"{task}/lstm"),
+    )
+    return Experiment(task, title, where, reduced, variants, claims)
+
+
+MAZE = world_experiment(
+    "maze", "Maze navigation", "Section 4.2.2",
+    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters, 10M frames",
+)  # fmt: skip
+MAZE_EASY = world_experiment(
+    "maze-easy", "Maze navigation, easy", "Appendix, figure of maze navigation easy",
+    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters, 10M frames",
+)  # fmt: skip
+WATER_MAZE = world_experiment(
+    "water-maze", "Water maze", "Appendix, figure of the water maze",
+    "5 x 5 cells, 50 steps, 0.1M parameters, 10M frames",
+)  # fmt: skip
+
+EXPERIMENTS = (CORRIDOR, MAZE, MAZE_EASY, WATER_MAZE)

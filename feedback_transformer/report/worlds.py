@@ -1,0 +1,52 @@
+"""Tables of worlds to act in, from the record of `feedback-transformer bench --worlds`.
+
+record = {
+  "machine":   what `training.record.environment` tells, and the date,
+  "settings":  {"repeats", "copies"},
+  "worlds":    [{"world", "seconds", "steps_per_second"}],
+  "bounds":    [{"world", "preset", "task", "oracle", "oracle_spread", "chance"}],
+  "learning":  [{"shape", "contender", "seconds", "frames_per_second"}],
+}
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from feedback_transformer.config import CORES
+from feedback_transformer.report.speed import REFERENCE, Table
+from feedback_transformer.training.record import read_record
+
+
+def world_tables(record: dict[str, Any]) -> list[Table]:
+    """Steps a second of each world; frames a second of learning, with the ratio to the Transformer."""
+    worlds = [[row["world"], f"{row['steps_per_second']:,.0f}"] for row in record["worlds"]]
+    speeds = {(row["shape"], row["contender"]): row["frames_per_second"] for row in record["learning"]}
+    shapes = list(dict.fromkeys(row["shape"] for row in record["learning"]))
+    rows = [
+        [CORES[core], *(f"{speeds[s, core]:,.0f} ({speeds[s, core] / speeds[s, REFERENCE]:.2f}x)" for s in shapes)]
+        for core in dict.fromkeys(row["contender"] for row in record["learning"])
+    ]
+    bounds = [
+        [row["task"], row["preset"], f"{row['oracle']:.2f} ± {row['oracle_spread']:.2f}", f"{row['chance']:.2f}"]
+        for row in record["bounds"]
+    ]
+    return [
+        Table("Reward of an episode", ["world", "preset", "oracle, mean and spread", "chance"], bounds),
+        Table(f"Steps/s of {record['settings']['copies']:,} copies", ["world", "steps/s"], worlds),
+        Table("A2C on maze navigation, frames/s", ["", *shapes], rows),
+    ]
+
+
+def world_speed(path: Path) -> str:
+    """All tables with the machine, in Markdown."""
+    record = read_record(path)
+    about = record["machine"]
+    told = (
+        f"Measured in one run, contenders taking turns, in CPU time, best of {record['settings']['repeats']}: "
+        f"{about['processor']}, "
+        f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, commit "
+        f"{str(about['commit'])[:9]}; in brackets the ratio to the Transformer."
+    )
+    return "\n\n".join([told, *(table.markdown() for table in world_tables(record))])
