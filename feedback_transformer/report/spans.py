@@ -41,7 +41,7 @@ def span_table(record: Record) -> str:
     return (
         f"{table(record).markdown()}\n\n"
         f"Measured in one run, contenders taking turns, best of up to {settings['repeats']}: "
-        f"{machine['processor']}, {threads}, torch {machine['torch']}, float32, commit {machine['commit']}; "
+        f"{machine['processor']}, {threads}, torch {machine['torch']}, float32, commit {machine['commit'][:9]}; "
         f"{settings['shape']}, blocks of {settings['steps']} steps, full memory, forward and backward, no dropout."
     )
 
