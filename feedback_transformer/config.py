@@ -23,6 +23,7 @@ Config = TypeVar("Config")
 
 CORES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 NORMS = ("pre", "post")
+SOURCE_POSITIONS = ("sinusoidal", "relative")
 SCHEDULES = ("constant", "linear", "cosine")
 OPTIMIZERS = ("adam", "rmsprop")
 
@@ -75,6 +76,12 @@ class ModelConfig:
     scale_residuals: bool = documented(
         True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
     )
+    layer_drop: float = documented(0.0, "LayerDrop: the probability that a block is computed without a layer")
+    encoder_layers: int = documented(0, "layers of the encoder where a source is read (translation); else 0")
+    source_positions: str = documented(
+        "sinusoidal", "how an encoder tells positions: sinusoidal (added to the input) or relative (a learned bias)"
+    )
+    source_reach: int = documented(64, "relative source positions: distances beyond this are told apart no more")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -89,9 +96,12 @@ class ModelConfig:
             object.__setattr__(self, "ff_dim", 4 * self.model_dim)
         _one_of(self, "core", CORES)
         _one_of(self, "norm", NORMS)
+        _one_of(self, "source_positions", SOURCE_POSITIONS)
         for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp"):
             _at_least(self, name, 1)
-        for name in ("dropout", "embedding_dropout", "output_dropout"):
+        for name in ("encoder_layers", "source_reach"):
+            _at_least(self, name, 0)
+        for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
             _within(self, name, 0.0, 1.0)
         for name in ("position_std", "embedding_std"):
             _at_least(self, name, 0.0)
