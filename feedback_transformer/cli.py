@@ -17,7 +17,7 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
-from feedback_transformer.commands import reproduce, watch
+from feedback_transformer.commands import prepare, reproduce, watch
 from feedback_transformer.commands.help import (
     BENCH_HELP,
     DEMO_HELP,
@@ -39,7 +39,6 @@ from feedback_transformer.config import (
     TrainConfig,
     parse_assignments,
 )
-from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS
