@@ -51,7 +51,7 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
         PairCorpus(
             "multi30k", "captions of pictures, English to German: 29,000 / 1,014 / 1,000 pairs", "CC BY-NC-SA 4.0",
             ("en", "de"), {"train": "train", "valid": "val", "test": "test_2016_flickr"},
-            "github.com/multi30k/dataset (data/task1/raw)", vocab_size=8_000,
+            "github.com/multi30k/dataset (data/task1/raw)", vocab_size=4_000,
         ),
         PairCorpus(
             "iwslt14-deen", "talks, German to English, lower-cased and tokenised: 160,239 / 7,283 / 6,750 pairs",

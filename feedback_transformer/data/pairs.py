@@ -142,8 +142,10 @@ class PairSplit:
 
 def pad(rows: Sequence[Array], value: int) -> Tensor:
     """Rows of different lengths as one tensor, filled up behind."""
-    width = max(map(len, rows))
-    return torch.from_numpy(np.stack([np.pad(row, (0, width - len(row)), constant_values=value) for row in rows]))
+    padded = np.full((len(rows), max(map(len, rows))), value, np.int64)
+    for filled, row in zip(padded, rows, strict=True):
+        filled[: len(row)] = row
+    return torch.from_numpy(padded)
 
 
 def batches_by_length(longest: Array, budget: int, random: np.random.Generator | None = None) -> list[Array]:
