@@ -13,9 +13,11 @@ from torch.nn import functional as F
 
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.data.pairs import Array, PairBatches, PairSplit, batches_by_length, pad
-from feedback_transformer.decoding import Search, beam_search
+from feedback_transformer.decoding import Sampling, Search, beam_search, sample
 from feedback_transformer.model.encoder_decoder import PAD
 from feedback_transformer.tasks.task import derive_seed
+
+Draw = tuple[Sampling, torch.Generator]  # how targets are drawn, where they are not searched
 
 SCORING_TOKENS = 4096  # of a batch that is scored, padding and all; it changes nothing but memory and speed
 
@@ -72,14 +74,22 @@ def write_targets(
     search: Search,
     device: torch.device,
     budget: int = SCORING_TOKENS,
+    draw: Draw | None = None,
 ) -> list[list[int]]:
-    """The best target of each source, in the order of the sources; those of like length are searched together."""
+    """The best target of each source, or one that is drawn, in the order of the sources.
+
+    Sources of like length are searched together.
+    """
     lengths = np.array([len(source) for source in sources], dtype=np.int64)
     written: list[list[int]] = [[] for _ in sources]
     for batch in batches_by_length(lengths, max(1, budget // search.beam)):
         tokens = pad([sources[i] for i in batch], PAD).to(device)
         limits = search.limits(torch.from_numpy(lengths[batch])).to(device)
-        found = beam_search(model.read(tokens), limits, search)  # type: ignore[operator]
-        for index, hypotheses in zip(batch.tolist(), found, strict=True):
-            written[index] = hypotheses[0].tokens
+        reader = model.read(tokens)  # type: ignore[operator]
+        if draw is not None:
+            best = sample(reader, limits, search, *draw)
+        else:
+            best = [hypotheses[0] for hypotheses in beam_search(reader, limits, search)]
+        for index, hypothesis in zip(batch.tolist(), best, strict=True):
+            written[index] = hypothesis.tokens
     return written

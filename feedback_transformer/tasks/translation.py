@@ -14,7 +14,7 @@ from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.pairs import Pairs, PairSplit
 from feedback_transformer.data.prepare_pairs import cut_words
 from feedback_transformer.decoding import Search
-from feedback_transformer.tasks.pair_task import PairTask, pair_perplexity, write_targets
+from feedback_transformer.tasks.pair_task import Draw, PairTask, pair_perplexity, write_targets
 from feedback_transformer.tasks.text_scores import bleu, rouge, tokenized_bleu
 
 MEASURES = ("bleu", "rouge")
@@ -97,6 +97,10 @@ class Translation(PairTask):
             "perplexity": pair_perplexity(model, data.pairs, device),
         }
 
+    def signature(self) -> str:
+        """How the scores were computed, for whoever wants to compare them."""
+        return bleu(["a"], ["a"], self.tokenization).signature if self.measure == "bleu" else "rouge-score, stemmed, F1"
+
     def text_scores(self, written: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         """By `measure`; the paper's tokenised BLEU too, unless the text is tokenised as it is."""
         if self.measure == "rouge":
@@ -106,7 +110,14 @@ class Translation(PairTask):
             scores["tokenized_bleu"] = tokenized_bleu(written, references, self.pairs.description["languages"][1])
         return scores
 
-    def write(self, model: nn.Module, texts: Sequence[str], search: Search, device: torch.device) -> list[str]:
+    def write(
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        search: Search,
+        device: torch.device,
+        draw: Draw | None = None,
+    ) -> list[str]:
         """The targets of source texts; nothing for nothing."""
         pairs = self.pairs
         shortened = [cut_words(" ".join(text.split()), pairs.description["source_words"]) for text in texts]
@@ -114,7 +125,7 @@ class Translation(PairTask):
         if not asked:
             return ["" for _ in texts]
         sources = pairs.vocabulary.encode_lines([shortened[i] for i in asked])
-        found = dict(zip(asked, write_targets(model, sources, search, device), strict=True))
+        found = dict(zip(asked, write_targets(model, sources, search, device, draw=draw), strict=True))
         return [pairs.vocabulary.decode(found[i]) if i in found else "" for i in range(len(texts))]
 
 

@@ -30,8 +30,9 @@ CPU = torch.device("cpu")
 
 
 def small_run(**overrides: Any) -> RunConfig:
-    fields: dict[str, Any] = dict(length=3, test_length=3, steps=6, eval_every=2, batch_tokens=64, num_layers=1)
-    fields |= dict(encoder_layers=1, dropout=0.1, keep_checkpoints=2, label_smoothing=0.1, **overrides)
+    fields: dict[str, Any] = {"length": 3, "test_length": 3, "steps": 6, "eval_every": 2, "batch_tokens": 64}
+    fields |= {"num_layers": 1, "encoder_layers": 1, "dropout": 0.1, "keep_checkpoints": 2, "label_smoothing": 0.1}
+    fields |= overrides
     return preset("copy-pairs", "smoke").override({name: str(value) for name, value in fields.items()})
 
 
