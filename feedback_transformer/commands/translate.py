@@ -24,7 +24,6 @@ from feedback_transformer.commands.machine import add_machine_options, check_dev
 from feedback_transformer.config import ConfigError, override, parse_assignments
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling
-from feedback_transformer.tasks.pair_task import pair_perplexity
 from feedback_transformer.tasks.text_scores import bleu, rouge, tokenized_bleu
 from feedback_transformer.tasks.translation import Translation
 from feedback_transformer.training.averaging import average
@@ -174,15 +173,11 @@ def _groups(source: TextIO, count: int, path: Path | None) -> Iterator[list[str]
 def evaluate(task: Translation, model: nn.Module, device: torch.device, title: str, as_json: bool) -> int:
     """All scores of the test set, how they were computed, and the speed of decoding."""
     data = task.evaluation("test", 0, 0)
-    start = time.monotonic()
-    written = task.write(model, [source for source, _ in data.pairs.texts], data.search, device)
-    speed = sum(len(text.split()) for text in written) / max(time.monotonic() - start, 1e-9)
-    scores = task.text_scores(written, [target for _, target in data.pairs.texts])
-    scores["perplexity"] = pair_perplexity(model, data.pairs, device)
+    scores = task.score(model, data, device)
     if as_json:
-        print(json.dumps({**scores, "words_per_second": speed, "signature": task.signature()}))
+        print(json.dumps({**scores, "signature": task.signature()}))
         return 0
-    print(f"{title}: {', '.join(show_score(*item) for item in scores.items())}, {speed:,.1f} words/s")
+    print(f"{title}: {', '.join(show_score(*item) for item in scores.items())}")
     print(f"{task.signature()}; {data.search}")
     return 0
 

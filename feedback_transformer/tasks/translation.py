@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class HeldOutPairs(NamedTuple):
 
     pairs: PairSplit
     search: Search
+    timed: bool = False  # whether the speed of decoding is a score too
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Translation(PairTask):
         target   a dog is running .
 
     Scored by `bleu` (0 to 100) or, where `measure=rouge`, by `rougeL`; with `perplexity` beside it. On the validation
-    set targets are written greedily, on the test set with the beam.
+    set targets are written greedily, on the test set with the beam, and `words_per_second` is how fast that was.
     """
 
     data: str = documented("", "folder of pairs, made by `feedback-transformer prepare`")
@@ -86,15 +88,18 @@ class Translation(PairTask):
     def evaluation(self, split: str, count: int, seed: int) -> HeldOutPairs:
         search = self.search()
         if split == "test":
-            return HeldOutPairs(self.pairs.test.first(self.test_pairs), search)
+            return HeldOutPairs(self.pairs.test.first(self.test_pairs), search, timed=True)
         greedy = Search(1, 0.0, search.block_ngrams, search.min_length, search.length_ratio, search.extra_length)
         return HeldOutPairs(self.pairs.valid.first(self.valid_pairs), greedy)
 
     def score(self, model: nn.Module, data: HeldOutPairs, device: torch.device) -> dict[str, float]:
+        start = time.perf_counter()
         written = self.write(model, [source for source, _ in data.pairs.texts], data.search, device)
+        speed = sum(len(text.split()) for text in written) / (time.perf_counter() - start)
         return {
             **self.text_scores(written, [target for _, target in data.pairs.texts]),
             "perplexity": pair_perplexity(model, data.pairs, device),
+            **({"words_per_second": speed} if data.timed else {}),
         }
 
     def signature(self) -> str:

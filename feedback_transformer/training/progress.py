@@ -21,7 +21,8 @@ def show_score(name: str, value: float) -> str:
     words = name.replace("_", " ")
     if name in ("bits", "bits_per_byte", "perplexity", "reward"):
         return f"{words} {value:.3f}"
-    return f"{words} {value:.2f}" if "bleu" in name or "rouge" in name else f"{words} {value:.2%}"
+    plain = "bleu" in name or "rouge" in name or name == "words_per_second"
+    return f"{words} {value:,.2f}" if plain else f"{words} {value:.2%}"
 
 
 @dataclass

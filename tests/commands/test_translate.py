@@ -66,11 +66,12 @@ def test_evaluate_tells_scores_signature_and_speed(trained: Path, capsys: pytest
     assert main(["evaluate", str(trained), "beam=1"]) == 0
     said = capsys.readouterr().out
     assert "bleu" in said
-    assert "words/s" in said
+    assert "words per second" in said
     assert "tok:13a" in said
     assert main(["evaluate", str(trained), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     record = json.loads((trained / "record.json").read_text())
+    assert record["test"].pop("words_per_second") > 0
     assert {name: scores[name] for name in record["test"]} == pytest.approx(record["test"])
 
 
