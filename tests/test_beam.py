@@ -24,18 +24,18 @@ def make_model(device: torch.device, core: str = "feedback", vocab_size: int = 6
     return model.eval()
 
 
-def log_probability(model: EncoderDecoder, source: Tensor, target: tuple[int, ...]) -> float:
-    tokens = torch.tensor([[BEGIN, *target]], device=source.device)
-    scores = model(source, tokens).log_softmax(dim=-1)[0]
-    return float(sum(scores[t, token] for t, token in enumerate([*target, END])))
-
-
 def exhaustive(
     model: EncoderDecoder, source: Tensor, least: int, most: int, penalty: float
 ) -> list[tuple[list[int], float]]:
     """Every target there is, the best first."""
-    every = itertools.chain.from_iterable(itertools.product(SYMBOLS, repeat=n) for n in range(least, most + 1))
-    scored = [(list(y), log_probability(model, source, y) / (len(y) + 1) ** penalty) for y in every]
+    scored: list[tuple[list[int], float]] = []
+    for length in range(least, most + 1):
+        targets = [list(target) for target in itertools.product(SYMBOLS, repeat=length)]
+        tokens = torch.tensor([[BEGIN, *target] for target in targets], device=source.device)
+        wanted = torch.tensor([[*target, END] for target in targets], device=source.device)
+        scores = model(source.expand(len(targets), -1), tokens).log_softmax(dim=-1)
+        totals = scores.gather(2, wanted[..., None]).sum(dim=(1, 2)) / (length + 1) ** penalty
+        scored += zip(targets, totals.tolist(), strict=True)
     return sorted(scored, key=lambda pair: -pair[1])
 
 
