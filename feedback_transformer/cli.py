@@ -30,6 +30,7 @@ from feedback_transformer.commands.help import (
     TRAIN_HELP,
     WATCH_HELP,
 )
+from feedback_transformer.commands.machine import add_machine_options, check_device, seed_number
 from feedback_transformer.config import (
     COMPOSITIONS,
     CORES,
@@ -39,7 +40,6 @@ from feedback_transformer.config import (
     TrainConfig,
     parse_assignments,
 )
-from feedback_transformer.commands.machine import add_machine_options, check_device, seed_number
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS

@@ -10,7 +10,15 @@ from feedback_transformer.experiments.experiment import Experiment, Record, Scor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a record's score: its first of these
+METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
+    "bleu",
+    "rougeL",
+    "bits",
+    "perplexity",
+    "accuracy",
+    "success",
+    "reward",
+)  # a record's score: its first of these
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 
