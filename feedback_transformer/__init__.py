@@ -8,6 +8,7 @@ logits, state = model.step(token, state)   # one step more, at constant cost
 """
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig
+from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.model.lstm import LSTM
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "LSTM",
     "ConfigError",
+    "EncoderDecoder",
     "FeedbackTransformer",
     "LanguageModel",
     "ModelConfig",

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from feedback_transformer import __version__
 from feedback_transformer.benchmarks import command as bench
-from feedback_transformer.commands import reproduce, watch
+from feedback_transformer.commands import prepare, reproduce, translate, watch
 from feedback_transformer.commands.help import (
     BENCH_HELP,
     DEMO_HELP,
@@ -30,6 +30,7 @@ from feedback_transformer.commands.help import (
     TRAIN_HELP,
     WATCH_HELP,
 )
+from feedback_transformer.commands.machine import add_machine_options, check_device, seed_number
 from feedback_transformer.config import (
     COMPOSITIONS,
     CORES,
@@ -39,7 +40,6 @@ from feedback_transformer.config import (
     TrainConfig,
     parse_assignments,
 )
-from feedback_transformer.data import prepare
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS
@@ -47,6 +47,7 @@ from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, preset
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
+from feedback_transformer.tasks.translation import Translation
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.loading import load_run, locate, read_config, take_corpus
 from feedback_transformer.training.parallel import follows, local_device
@@ -151,6 +152,8 @@ def make_parser() -> argparse.ArgumentParser:
     sub = add("watch", watch.run, "an episode of a policy, as a film or in the terminal", WATCH_HELP)
     watch.add_arguments(sub)
 
+    translate.add_commands(add)
+
     sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
 
@@ -170,35 +173,6 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--jobs", type=int, default=2, help="trainings at a time, each on one core (2)")
     sub.add_argument("--seed", type=seed_number, default=0, help="for other weights and other walks (0)")
     return parser
-
-
-def add_machine_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--seed", type=seed_number, help="for other weights and other data (0)")
-    sub.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (cpu)")
-    sub.add_argument("--threads", type=positive_number, help="CPU threads (as many as PyTorch takes)")
-
-
-def seed_number(text: str) -> int:
-    """An argument that random numbers can start from."""
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")
-    return int(text)
-
-
-def positive_number(text: str) -> int:
-    """An argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
-    return int(text)
-
-
-def check_device(name: str) -> str:
-    """The device, if it is here."""
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError, ValueError):
-        raise ConfigError(f"device {name!r} is not available here; choose another --device, for example cpu") from None
-    return name
 
 
 # ------------------------------------------------------------------------------------------------ commands
@@ -251,6 +225,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     device = check_device(options.device)
     assignments = parse_assignments(options.overrides)
     run, model = load_run(options.checkpoint, device, take_corpus(assignments))
+    run = translate.tuned(run, options.checkpoint)
     changed = run.override(assignments)
     misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
     if misfit:
@@ -262,6 +237,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
             f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
         )
     held_out = getattr(task, "held_out", lambda: task)()
+    if isinstance(task, Translation):
+        return translate.evaluate(task, model, torch.device(device), f"{run.task_name} {run.model.core}", options.json)
     if assignments and held_out == getattr(own, "held_out", lambda: own)():
         raise ConfigError(f"{', '.join(assignments)} changes nothing: {run.task_name} is scored on {held_out}")
     count = options.episodes if options.episodes is not None else run.train.test_episodes

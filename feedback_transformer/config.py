@@ -23,7 +23,8 @@ Config = TypeVar("Config")
 
 CORES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 NORMS = ("pre", "post")
-SCHEDULES = ("constant", "linear", "cosine")
+SOURCE_POSITIONS = ("sinusoidal", "relative")
+SCHEDULES = ("constant", "linear", "cosine", "inverse-sqrt")
 OPTIMIZERS = ("adam", "rmsprop")
 
 
@@ -75,6 +76,12 @@ class ModelConfig:
     scale_residuals: bool = documented(
         True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
     )
+    layer_drop: float = documented(0.0, "LayerDrop: the probability that a block is computed without a layer")
+    encoder_layers: int = documented(0, "layers of the encoder where a source is read (translation); else 0")
+    source_positions: str = documented(
+        "sinusoidal", "how an encoder tells positions: sinusoidal (added to the input) or relative (a learned bias)"
+    )
+    source_reach: int = documented(64, "relative source positions: distances beyond this are told apart no more")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -89,9 +96,12 @@ class ModelConfig:
             object.__setattr__(self, "ff_dim", 4 * self.model_dim)
         _one_of(self, "core", CORES)
         _one_of(self, "norm", NORMS)
+        _one_of(self, "source_positions", SOURCE_POSITIONS)
         for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp"):
             _at_least(self, name, 1)
-        for name in ("dropout", "embedding_dropout", "output_dropout"):
+        for name in ("encoder_layers", "source_reach"):
+            _at_least(self, name, 0)
+        for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
             _within(self, name, 0.0, 1.0)
         for name in ("position_std", "embedding_std"):
             _at_least(self, name, 0.0)
@@ -124,14 +134,18 @@ class TrainConfig:
     steps: int = documented(1000, "number of updates")
     finetune_steps: int = documented(0, "updates added at the end at a tenth of the rate")
     batch_size: int = documented(32, "B, the number of lanes that run side by side")
+    batch_tokens: int = documented(4096, "for pairs, instead of batch_size: tokens a side of a batch, padding included")
     accumulate: int = documented(1, "compute an update in so many parts of the batch, to need less memory")
     bptt: int = documented(64, "T, steps of a block: gradients reach back this far")
     bptt_start: int = documented(0, "block length until bptt_warmup is over; 0 means bptt from the start")
     bptt_warmup: float = documented(0.5, "the part of the steps that run with bptt_start")
     learning_rate: float = documented(1e-3, "Adam's rate after warm-up")
     warmup_steps: int = documented(100, "updates over which the rate rises from zero")
-    schedule: str = documented("constant", "the rate after warm-up: constant, linear or cosine, down to zero")
+    schedule: str = documented(
+        "constant", "the rate after warm-up: constant, linear or cosine down to zero, inverse-sqrt"
+    )
     adam_beta2: float = documented(0.999, "Adam's second decay")
+    label_smoothing: float = documented(0.0, "the part of a label's probability that is given to all symbols alike")
     span_loss: float = documented(0.0, "what a step of adaptive span costs, added to the loss a layer")
     gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
     curriculum: tuple[str, ...] = documented(
@@ -146,6 +160,7 @@ class TrainConfig:
     test_episodes: int = documented(1000, "size of the test set, looked at once, at the end")
     eval_every: int = documented(200, "updates between evaluations on the validation set")
     checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
+    keep_checkpoints: int = documented(0, "keep the weights of the last so many evaluations, to be averaged")
     engine: str = documented("auto", "how the Feedback Transformer computes a block: auto, native, fused or loop")
     patience: int = documented(0, "end (and fine-tune) after this many evaluations without a better one; 0 means never")
 
@@ -155,15 +170,24 @@ class TrainConfig:
             raise ConfigError(
                 f"TrainConfig.accumulate = {self.accumulate} must be 1 or more and divide batch_size {self.batch_size}"
             )
-        for name in ("steps", "batch_size", "bptt", "eval_every", "validation_episodes", "test_episodes"):
+        for name in (
+            "steps",
+            "batch_size",
+            "bptt",
+            "eval_every",
+            "validation_episodes",
+            "test_episodes",
+            "batch_tokens",
+        ):
             _at_least(self, name, 1)
-        for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience"):
+        for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience", "keep_checkpoints"):
             _at_least(self, name, 0)
         for name in ("learning_rate", "span_loss", "gradient_clip", "checkpoint_seconds"):
             _at_least(self, name, 0.0)
         for name in ("bptt_warmup", "curriculum_deadline", "curriculum_gate"):
             _within(self, name, 0.0, 1.0, closed=True)
-        _within(self, "adam_beta2", 0.0, 1.0)
+        for name in ("adam_beta2", "label_smoothing"):
+            _within(self, name, 0.0, 1.0)
         _one_of(self, "schedule", SCHEDULES)
 
 

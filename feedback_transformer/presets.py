@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
 from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLDS
-from feedback_transformer.tasks import CORPORA, TASKS, WORLDS, make_task
+from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, TASKS, WORLDS, make_task
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
@@ -119,6 +119,43 @@ PAPER_TRAIN = {
     ),
 }
 
+# Translation and summarization: the columns of "Hyperparameters for sequence to sequence experiments". The paper gives
+# no batch and no number of updates; these are of Ott et al. 2018 (WMT) and of the usual recipe (the others).
+PAPER_PAIR_MODEL = ModelConfig(
+    encoder_layers=6,
+    num_layers=6,
+    model_dim=512,
+    num_heads=8,
+    ff_dim=2048,
+    memory_size=256,
+    shared_kv=False,
+    dropout=0.3,
+    embedding_dropout=0.3,
+    tie_weights=True,
+)
+PAPER_PAIR_TRAIN = TrainConfig(
+    steps=50_000,
+    batch_tokens=32_768,
+    learning_rate=5e-4,
+    warmup_steps=4_000,
+    schedule="inverse-sqrt",
+    adam_beta2=0.98,
+    label_smoothing=0.1,
+    gradient_clip=0.0,
+    eval_every=1_000,
+    keep_checkpoints=10,
+)
+PAPER_MODELS |= {
+    "cnn-dailymail": PAPER_PAIR_MODEL,
+    "wmt14-ende": replace(PAPER_PAIR_MODEL, model_dim=1024, head_dim=0, num_heads=16, ff_dim=4096),
+    "iwslt14-deen": replace(PAPER_PAIR_MODEL, num_heads=4, head_dim=0, ff_dim=1024),
+}
+PAPER_TRAIN |= {
+    "cnn-dailymail": PAPER_PAIR_TRAIN,
+    "wmt14-ende": replace(PAPER_PAIR_TRAIN, batch_tokens=458_752, accumulate=16, learning_rate=1e-3),
+    "iwslt14-deen": replace(PAPER_PAIR_TRAIN, batch_tokens=4_096),
+}
+
 # What a model must be able to look back on: a whole string and its answer.
 PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
 
@@ -216,6 +253,46 @@ for name in CORPORA:
 
 LAPTOP.update(LAPTOP_WORLDS)
 
+# Reduced encoder-decoders. Positions of toy strings are relative, since they are tested at ten times the length.
+LAPTOP_PAIR_MODEL = ModelConfig(
+    encoder_layers=3,
+    num_layers=2,
+    model_dim=128,
+    num_heads=4,
+    ff_dim=512,
+    memory_size=128,
+    dropout=0.1,
+    embedding_dropout=0.1,
+    tie_weights=True,
+    position_std=0.1,
+)
+LAPTOP_PAIR_TRAIN = TrainConfig(
+    steps=2_400,
+    batch_tokens=2_048,
+    learning_rate=2e-3,
+    warmup_steps=400,
+    schedule="linear",
+    adam_beta2=0.98,
+    label_smoothing=0.1,
+    gradient_clip=1.0,
+    eval_every=240,
+    keep_checkpoints=5,
+)
+for name in PAIRS:
+    LAPTOP[name] = (LAPTOP_PAIR_MODEL, LAPTOP_PAIR_TRAIN)
+LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=8_192))
+for name in PAIR_TOYS:
+    LAPTOP[name] = (
+        replace(LAPTOP_MODEL, encoder_layers=2, memory_size=512, source_positions="relative", source_reach=16),
+        replace(
+            LAPTOP_TRAIN,
+            batch_tokens=2_048,
+            curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
+            validation_episodes=32,
+            test_episodes=256,
+        ),
+    )
+
 
 def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: int = 0) -> RunConfig:
     """A run of that task at that scale.
@@ -248,9 +325,11 @@ def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
         return PAPER_MODELS[task_name], PAPER_TRAIN[task_name]
     if task_name in WORLDS:
         return PAPER_WORLDS[task_name]
-    if task_name in CORPORA:
+    if task_name in CORPORA or task_name in PAIRS:
         raise ConfigError(f"the paper has no experiment on {task_name}; start from --preset laptop")
     model = PAPER_MODELS["toy"]
+    if task_name in PAIR_TOYS:
+        model = replace(model, encoder_layers=4, memory_size=512, source_positions="relative")
     return replace(model, memory_size=PAPER_WINDOWS.get(task_name, model.memory_size)), PAPER_TRAIN["toy"]
 
 
@@ -266,10 +345,11 @@ SMOKE_TRAIN = {
     "warmup_steps": 5,
 }
 SMOKE_TASKS = {
-    **{name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse")},
+    **{name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse", *PAIR_TOYS)},
     **{name: {"size": "5", "episode_steps": "10"} for name in WORLDS},
     "corridor": {"length": "3"},
     **{name: {"valid_tokens": "1000"} for name in CORPORA},
+    **{name: {"valid_pairs": "20", "test_pairs": "20", "extra_length": "10", "shortest": "0"} for name in PAIRS},
 }
 
 assert set(LAPTOP) == set(TASKS), "every task has a laptop preset"

@@ -82,6 +82,8 @@ examples:
   feedback-transformer prepare wikitext-103 --no-end-of-line --out data/wikitext-103-no-eos
   feedback-transformer prepare wikitext-2 --tokens bpe --vocab-size 8192
   feedback-transformer prepare text --from novels/ --tokens words --vocab-size 20000
+  feedback-transformer prepare multi30k --from downloads/multi30k.tar.xz
+  feedback-transformer prepare pairs --from talks.de talks.en --vocab-size 8000 --out data/talks
 
 Without --from a corpus is downloaded (again from where it broke off) and checked by size and hash. --from takes a file,
 a folder or an archive (.zip, .tar.gz, .tar.xz, .xz). Your own text is cut 90 / 5 / 5, unless it comes as train.txt,

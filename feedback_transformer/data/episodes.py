@@ -60,8 +60,13 @@ class Lanes(Protocol):
         """How long each lane is."""
         ...
 
-    def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
-        """Tokens and labels [B, T] from `start` on, T <= steps."""
+    @property
+    def longest_block(self) -> int:
+        """How many steps can be read at a time."""
+        ...
+
+    def block(self, start: int, steps: int) -> tuple[Tensor, ...]:
+        """Tokens and labels [B, T] from `start` on, T <= steps; in general rows [B, ..], the labels last."""
         ...
 
 
@@ -75,6 +80,8 @@ class EpisodeLanes:
     @property
     def steps(self) -> int:
         return self.tokens.shape[1]
+
+    longest_block = steps
 
     def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
         return self.tokens[:, start : start + steps], self.labels[:, start : start + steps]

@@ -127,15 +127,15 @@ def there_already(out: Path, wanted: dict[str, Any], found: Found | None = None)
 
 
 @contextmanager
-def complete_or_absent(out: Path) -> Iterator[tuple[Path, Path]]:
-    """A folder to build in and a scratch folder; what was built becomes `out` if it is complete, else nothing stays."""
+def complete_or_absent(out: Path, last: str = DESCRIPTION) -> Iterator[tuple[Path, Path]]:
+    """A folder to build in and a scratch folder; what was built becomes `out` if it has its last file."""
     building = out.parent / f".{out.name}.{os.getpid()}.part"
     scratch = out.parent / f".{out.name}.{os.getpid()}.scratch"
     try:
         for folder in (building, scratch):
             folder.mkdir(parents=True)
         yield building, scratch
-        if (building / DESCRIPTION).is_file():
+        if (building / last).is_file():
             if out.is_dir():
                 out.rmdir()  # it is empty, or `there_already` would have refused
             os.rename(building, out)
@@ -219,8 +219,9 @@ def write_last(path: Path, description: dict[str, Any]) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command, for whoever mounts it."""
     add = parser.add_argument
-    add("corpus", help=f"one of {', '.join(KNOWN)}")
-    add("--from", dest="source", type=Path, metavar="PATH", help="a file, folder or archive instead of a download")
+    add("corpus", help=f"one of {', '.join(KNOWN)}, or pairs (below)")
+    add("--from", dest="source", nargs="+", type=Path, metavar="PATH",
+        help="a file, folder or archive instead of a download; for your own pairs two files, SRC TGT")  # fmt: skip
     add("--out", type=Path, metavar="FOLDER", help="folder of the result (data/CORPUS)")
     add("--tokens", metavar="KIND", help=f"{', '.join(TOKENS)} (what is usual for the corpus; your own: characters)")
     add("--vocab-size", type=int, metavar="N", help=f"at most this many words, or BPE tokens (all words; {BPE_SIZE})")

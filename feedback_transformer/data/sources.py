@@ -14,7 +14,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -258,18 +258,24 @@ def stretch(pieces: Sequence[Piece], start: int, stop: int) -> Pieces:
 
 def local_files(known: Known, path: Path, scratch: Path) -> dict[str, Path]:
     """Name -> file on disk, of everything in a file, folder or archive that could be text of this corpus."""
+    lack = "holds no text; give a file, or a folder with .txt files"
+    return matching_files(lambda name: wanted(known, name), path, scratch, lack)
+
+
+def matching_files(wanted: Callable[[str], bool], path: Path, scratch: Path, lack: str) -> dict[str, Path]:
+    """Name -> file on disk, of everything in a folder or archive whose name is wanted; a single file is always."""
     if path.is_dir():
         files = (file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith("."))
-        found = {str(file): file for file in files if wanted(known, file.name)}
+        found = {str(file): file for file in files if wanted(file.name)}
         if not found:
-            raise DataError(f"{path} holds no text; give a file, or a folder with .txt files")
+            raise DataError(f"{path} {lack}")
         return found
     if not path.is_file():
         raise DataError(f"there is no file or folder {path}")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; give a file with text")
     try:
-        return unpack(known, path, scratch)
+        return unpack(wanted, path, scratch)
     except DAMAGED as error:
         raise DataError(f"{path} is truncated or damaged ({error}); fetch it again") from None
 
@@ -284,22 +290,20 @@ def wanted(known: Known, name: str) -> bool:
     return base.endswith(TEXT_SUFFIXES) or base in ALIASES
 
 
-def unpack(known: Known, path: Path, scratch: Path) -> dict[str, Path]:
+def unpack(wanted: Callable[[str], bool], path: Path, scratch: Path) -> dict[str, Path]:
     """The members of an archive as files in `scratch`; a file that is no archive stands for itself."""
     name = path.name.lower()
     if name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             safe(path, archive.namelist())
-            chosen = [
-                info.filename for info in archive.infolist() if not info.is_dir() and wanted(known, info.filename)
-            ]
+            chosen = [info.filename for info in archive.infolist() if not info.is_dir() and wanted(info.filename)]
             return {f"{path}/{member}": _write(archive.open(member), scratch, i) for i, member in enumerate(chosen)}
     if name.endswith(TAR_SUFFIXES):
         found: dict[str, Path] = {}
         with tarfile.open(path) as tar:
             for entry in tar:  # in the archive's order: looking members up by name would unpack it again for each
                 safe(path, [entry.name])
-                if entry.isfile() and wanted(known, entry.name) and (stream := tar.extractfile(entry)):
+                if entry.isfile() and wanted(entry.name) and (stream := tar.extractfile(entry)):
                     found[f"{path}/{entry.name}"] = _write(stream, scratch, len(found))
         return found
     if name.endswith(".xz"):

@@ -32,6 +32,8 @@ class TokenLanes:
     def steps(self) -> int:
         return (len(self.tokens) - self.offset - 1) // self.batch_size
 
+    longest_block = steps
+
     def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
         """Tokens [B, T] and, as labels, the tokens one further on."""
         begins = [self.offset + row * self.steps + start for row in range(self.batch_size)]

@@ -6,14 +6,30 @@ from feedback_transformer.experiments import (
     char_ptb,
     depth,
     enwik8,
+    iwslt,
     memory_composition,
+    multi30k,
     options,
     single_layer,
+    summarization,
+    translation,
     wikitext,
     worlds,
 )
 from feedback_transformer.experiments.experiment import Experiment
 
-ALL = (char_ptb, memory_composition, single_layer, depth, options, wikitext, enwik8)
+ALL = (
+    char_ptb,
+    memory_composition,
+    single_layer,
+    depth,
+    options,
+    wikitext,
+    enwik8,
+    multi30k,
+    iwslt,
+    translation,
+    summarization,
+)
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in ALL}
 EXPERIMENTS |= {experiment.name: experiment for experiment in worlds.EXPERIMENTS}

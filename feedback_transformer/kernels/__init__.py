@@ -57,6 +57,7 @@ class Needs(NamedTuple):
     one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
     autocast: bool = False
     plain: bool = True  # no hooks on the layers inside, no module replaced by another kind
+    extra: str = ""  # what else, in words, that no engine but the loop has
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Engine:
             return f"the device {needs.device}"
         if needs.autocast:
             return "autocast"
+        if needs.extra:
+            return needs.extra
         if not needs.plain:
             return "layers with hooks or replaced modules, since it does not call them"
         if needs.dtype not in self.dtypes:

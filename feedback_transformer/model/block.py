@@ -9,11 +9,12 @@ from operator import attrgetter
 import torch
 from torch import Tensor, nn
 
-from feedback_transformer.config import ModelConfig
+from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
+from feedback_transformer.model.source import Source, SourceAttention, SourceLayer, padding_mask
 
 
 class FeedForward(nn.Module):
@@ -34,22 +35,44 @@ class Block(nn.Module):
 
     pre-norm:   z = x + Attn(LN(x)),    y = z + FF(LN(z))
     post-norm:  z = LN(x + Attn(x)),    y = LN(z + FF(z))
+
+    A decoder's block attends to a source in between, in the same way.
     """
 
-    def __init__(self, attention: Attention, feed_forward: FeedForward, model_dim: int, pre_norm: bool) -> None:
+    def __init__(
+        self,
+        attention: Attention,
+        feed_forward: FeedForward,
+        model_dim: int,
+        pre_norm: bool,
+        source_attention: SourceAttention | None = None,
+    ) -> None:
         super().__init__()
         self.attention = attention
         self.feed_forward = feed_forward
         self.attention_norm = nn.LayerNorm(model_dim)
         self.feed_forward_norm = nn.LayerNorm(model_dim)
         self.pre_norm = pre_norm
+        self.source_attention = source_attention
+        self.source_norm = None if source_attention is None else nn.LayerNorm(model_dim)
 
-    def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        memory: Projection,
+        position: RelativePosition,
+        history: Tensor | None,
+        source: SourceLayer | None = None,
+    ) -> Tensor:
         """x [B, T, D] -> [B, T, D]"""
         if self.pre_norm:
             z = x + self.attention(self.attention_norm(x), memory, position, history)
+            if source is not None:
+                z = z + self.source_attention(self.source_norm(z), source)  # type: ignore[misc]
             return z + self.feed_forward(self.feed_forward_norm(z))
         z = self.attention_norm(x + self.attention(x, memory, position, history))
+        if source is not None:
+            z = self.source_norm(z + self.source_attention(z, source))  # type: ignore[misc]
         return self.feed_forward_norm(z + self.feed_forward(z))
 
 
@@ -72,11 +95,15 @@ class Stack(nn.Module):
                 FeedForward(config.model_dim, config.ff_dim, config.dropout),
                 config.model_dim,
                 pre_norm,
+                SourceAttention(*dims, dropout=config.dropout) if config.encoder_layers else None,
             )
             for _ in range(config.num_layers)
         )
         pairs = 1 if config.shared_kv else config.num_layers
         self.key_values = nn.ModuleList(KeyValue(*dims, pre_norm=pre_norm) for _ in range(pairs))
+        self.layer_drop = config.layer_drop
+        readers = config.num_layers if config.encoder_layers else 0  # the encoder has normed what they read
+        self.source_key_values = nn.ModuleList(KeyValue(*dims, pre_norm=False) for _ in range(readers))
         self.position = RelativePosition(
             config.head_dim, config.memory_size, config.position_std, config.position_slopes
         )
@@ -101,11 +128,36 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
-        """Each layer adds two terms to the residual stream: keep its variance from growing with depth."""
+        """Each layer adds two or three terms to the residual stream: keep its variance from growing with depth."""
         for block in self.blocks:
-            for last in (block.attention.to_output, block.feed_forward.contract):  # type: ignore[union-attr]
+            terms = [block.attention.to_output, block.feed_forward.contract]  # type: ignore[union-attr]
+            if block.source_attention is not None:
+                terms.append(block.source_attention.to_output)  # type: ignore[union-attr]
+            for last in terms:
                 for parameter in last.parameters():  # type: ignore[union-attr]
-                    parameter.div_(math.sqrt(2 * self.num_layers))
+                    parameter.div_(math.sqrt(len(terms) * self.num_layers))
+
+    def read(self, encoded: Tensor, padding: Tensor) -> Source:
+        """encoded [B, S, D], padding [B, S] -> the source as the layers read it, each with a projection of its own"""
+        return Source(tuple(pair(encoded) for pair in self.source_key_values), padding_mask(padding, encoded))
+
+    def check_source(self, source: Source | None) -> None:
+        if (source is None) != (not self.source_key_values):
+            raise ConfigError(
+                "this core reads a source (encoder_layers > 0): give it one, source=..."
+                if source is None
+                else "this core reads no source: leave source away, or set encoder_layers"
+            )
+
+    def kept_layers(self) -> list[bool]:
+        """Which layers LayerDrop leaves in, to be drawn once a block."""
+        return kept_layers(self.num_layers, self.layer_drop if self.training else 0.0)
+
+    def extra(self) -> str:
+        """What the engines do not have, in words."""
+        if self.source_key_values:
+            return "cross-attention to a source"
+        return "LayerDrop" if self.layer_drop and self.training else ""
 
     def project(self, memory: Tensor) -> tuple[Projection, ...]:
         """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
@@ -129,14 +181,21 @@ class Stack(nn.Module):
         assert state.projected is not None
         return state, state.projected
 
-    def layer(self, index: int, x: Tensor, projected: tuple[Projection, ...], history: Tensor | None) -> Tensor:
+    def layer(
+        self,
+        index: int,
+        x: Tensor,
+        projected: tuple[Projection, ...],
+        history: Tensor | None,
+        source: Source | None = None,
+    ) -> Tensor:
         """Block `index` applied to x [B, T, D] with the keys and values that are its own, as far as its heads see."""
         block = self.blocks[index]
         keys, values = projected[pick(index, len(projected))]
         if self.adaptive_span:
             seen = self.reach(index) + x.shape[1] - 1
             keys, values = keys[:, :, -seen:], values[:, :, -seen:]
-        return block(x, (keys, values), self.position, history)
+        return block(x, (keys, values), self.position, history, None if source is None else source.layer(index))
 
     def weights(self, mixing: Tensor, reach: int) -> BlockWeights:
         """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's.
@@ -185,6 +244,11 @@ class Stack(nn.Module):
         dropout = self.dropout if self.training else 0.0
         seed = int(torch.randint(2**62, ())) if dropout else 0
         return BlockOptions(self.num_heads, self.pre_norm, dropout, seed)
+
+
+def kept_layers(num_layers: int, drop: float) -> list[bool]:
+    """LayerDrop (Fan et al. 2019): each layer is left out with this probability."""
+    return (torch.rand(num_layers) >= drop).tolist() if drop else [True] * num_layers
 
 
 def pick(layer: int, available: int) -> int:

@@ -20,6 +20,18 @@ from feedback_transformer.config import ConfigError
 NARROWING = 4
 
 
+def check_tokens(tokens: Tensor, size: int) -> None:
+    """Refuse tokens that a vocabulary of that size has not."""
+    # On an accelerator the look would wait for the device; there the data's own checks must do.
+    if tokens.device.type != "cpu" or not tokens.numel():
+        return
+    low, high = (int(bound) for bound in torch.aminmax(tokens))
+    if low < 0 or high >= size:
+        raise ConfigError(
+            f"token {low if low < 0 else high} is out of range: the vocabulary has {size} symbols, 0 to {size - 1}"
+        )
+
+
 class Clusters(nn.Module):
     """The embeddings [symbols of a cluster, D / 4^i] and, for all but the first cluster, their projections to D."""
 

@@ -15,6 +15,8 @@ where one covers the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -23,6 +25,7 @@ from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, chec
 from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, composition
+from feedback_transformer.model.source import Source
 
 
 class FeedbackTransformer(nn.Module):
@@ -43,31 +46,43 @@ class FeedbackTransformer(nn.Module):
         self.composition = composition(config.memory, config.num_layers)
         self.stack = Stack(config, self.composition.num_memories)
 
-    def step(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        """One step: x [B, D] -> [B, D]."""
+    def step(
+        self,
+        x: Tensor,
+        state: MemoryState | None = None,
+        source: Source | None = None,
+        kept: Sequence[bool] | None = None,
+    ) -> tuple[Tensor, MemoryState]:
+        """One step: x [B, D] -> [B, D]. A decoder reads a source; `kept` are the layers that LayerDrop leaves in."""
         if not torch.is_grad_enabled() and self._steps_natively(x, state):
             return self._native_step(x, state)
+        self.stack.check_source(source)
         state, projected = self.stack.prepare(x, state)
         history = state.length[:, None]
         layers = [x[:, None]]
-        for index in range(self.config.num_layers):
-            layers.append(self.stack.layer(index, layers[-1], projected, history))
+        for index, stays in enumerate(self.stack.kept_layers() if kept is None else kept):
+            below = layers[-1]
+            layers.append(self.stack.layer(index, below, projected, history, source) if stays else below)
         memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2).to(x.dtype)  # [B, N, 1, D]
         state = state.append(memory, self.stack.project(memory), self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(layers[-1]).squeeze(1), state
 
     def forward(
-        self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
+        self,
+        x: Tensor,
+        state: MemoryState | None = None,
+        reset: Tensor | None = None,
+        source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
         faster = None if _exporting() else self._by_engine(x, state, reset)
         if faster is not None:
             return faster
-        outputs = []
+        outputs, kept = [], self.stack.kept_layers()
         for t in range(x.shape[1]):
             if reset is not None and state is not None:
                 state = state.reset(reset[:, t])
-            y, state = self.step(x[:, t], state)
+            y, state = self.step(x[:, t], state, source, kept)
             outputs.append(y)
         assert state is not None, "a block has at least one step"
         return torch.stack(outputs, dim=1), state
@@ -97,7 +112,7 @@ class FeedbackTransformer(nn.Module):
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
-        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain())
+        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain(), self.stack.extra())
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled model calls the engine unseen
     def _by_engine(

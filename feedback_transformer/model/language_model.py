@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import check_name
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
-from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters, PlainHead
+from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters, PlainHead, check_tokens
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.lstm import LSTM, LSTMState
 from feedback_transformer.model.memory import MemoryState
@@ -44,6 +43,7 @@ def make_ends(config: ModelConfig, vocab_size: int, output_size: int) -> tuple[n
 class LanguageModel(nn.Module):
     """Predicts a symbol at every position: the next token, or, with an `output_size` of its own, any label.
 
+    >>> import torch
     >>> model = LanguageModel(ModelConfig(model_dim=16), vocab_size=7, output_size=3)
     >>> logits, state = model(torch.tensor([[1, 2, 3, 4]]))
     >>> logits.shape
@@ -62,6 +62,10 @@ class LanguageModel(nn.Module):
         output_size = vocab_size if output_size is None else output_size
         if vocab_size < 1 or output_size < 1:
             raise ConfigError(f"vocab_size = {vocab_size} and output_size = {output_size} must be 1 or more")
+        if config.encoder_layers:
+            raise ConfigError(
+                f"ModelConfig.encoder_layers = {config.encoder_layers}, but there is no source to read; set it to 0"
+            )
         check_name(engine)
         self.config = config
         self.core = CORES[config.core](config)
@@ -102,13 +106,5 @@ class LanguageModel(nn.Module):
         return (LSTMState if self.config.core == "lstm" else MemoryState).from_tensors(tensors)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        size = self.vocab_size
-        # On an accelerator the look would wait for the device; there the data's own checks must do.
-        if tokens.device.type == "cpu" and tokens.numel():
-            low, high = (int(bound) for bound in torch.aminmax(tokens))
-            if low < 0 or high >= size:
-                raise ConfigError(
-                    f"token {low if low < 0 else high} is out of range: the vocabulary has {size} symbols, "
-                    f"0 to {size - 1}"
-                )
+        check_tokens(tokens, self.vocab_size)
         return self.embedding_dropout(self.embedding(tokens))

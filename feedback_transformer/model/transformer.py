@@ -14,6 +14,7 @@ from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels.contract import history_of_block
 from feedback_transformer.model.block import Stack, pick
 from feedback_transformer.model.memory import MemoryState
+from feedback_transformer.model.source import Source
 
 
 class Transformer(nn.Module):
@@ -24,22 +25,29 @@ class Transformer(nn.Module):
         self.config = config
         self.stack = Stack(config, num_memories=config.num_layers)
 
-    def step(self, x: Tensor, state: MemoryState | None = None) -> tuple[Tensor, MemoryState]:
-        """One step: x [B, D] -> [B, D], the block of one."""
-        y, state = self.forward(x[:, None], state)
+    def step(
+        self, x: Tensor, state: MemoryState | None = None, source: Source | None = None
+    ) -> tuple[Tensor, MemoryState]:
+        """One step: x [B, D] -> [B, D], the block of one. A decoder reads a source."""
+        y, state = self.forward(x[:, None], state, None, source)
         return y.squeeze(1), state
 
     def forward(
-        self, x: Tensor, state: MemoryState | None = None, reset: Tensor | None = None
+        self,
+        x: Tensor,
+        state: MemoryState | None = None,
+        reset: Tensor | None = None,
+        source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        self.stack.check_source(source)
         state, carried = self.stack.prepare(x, state)
         steps = x.shape[1]
         history = None
         if reset is not None or not state.known_full():
             history = history_of_block(state.length, steps, reset, self.config.memory_size)
         inputs, projected = [], []
-        for index in range(self.config.num_layers):
+        for index, stays in enumerate(self.stack.kept_layers()):
             inputs.append(x)
             new = self.stack.project_layer(x, index)
             projected.append(new)
@@ -48,7 +56,7 @@ class Transformer(nn.Module):
             if steps > 1:
                 keys = torch.cat([keys, new[0][:, :, :-1]], dim=2)
                 values = torch.cat([values, new[1][:, :, :-1]], dim=2)
-            x = self.stack.layer(index, x, ((keys, values),), history)
+            x = self.stack.layer(index, x, ((keys, values),), history, source) if stays else x
         if reset is not None:
             state = state.forget(reset)
         # Steps go on with their keys and values; the next block computes its own, with the weights of then.

@@ -10,8 +10,16 @@ from feedback_transformer.experiments.experiment import Experiment, Record, Scor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-UNITS = {"bits": "bits", "perplexity": "perplexity", "accuracy": "accuracy", "success": "success", "reward": "reward"}
-HIGHER_IS_BETTER = ("accuracy", "success", "reward")
+METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
+    "bleu",
+    "rougeL",
+    "bits",
+    "perplexity",
+    "accuracy",
+    "success",
+    "reward",
+)  # a record's score: its first of these
+LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 
 
@@ -30,7 +38,7 @@ class Outcome:
 
     @property
     def lower_is_better(self) -> bool:
-        return self.metric not in HIGHER_IS_BETTER
+        return self.metric in LOWER_IS_BETTER
 
     def cost_hours(self) -> float:
         """Of one core, all runs together."""
@@ -80,7 +88,7 @@ class Outcome:
         if not known:
             return []
         if self.experiment.axis:
-            return [self._by_place(known)]
+            return [self._by_place([variant for variant in known if variant.place is not None])]
         colours = colours_of(known)
         return [self._learning(known, colours), self._ends(known, colours)]
 
@@ -124,7 +132,7 @@ def colours_of(variants: list[Variant]) -> dict[str, int]:
 
 
 def metric_of(record: Record) -> str:
-    return next(name for name in UNITS if name in record["test"])
+    return next(name for name in METRICS if name in record["test"])
 
 
 def show(score: Score) -> str:

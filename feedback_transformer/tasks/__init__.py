@@ -11,12 +11,14 @@ from feedback_transformer.environments.maze import Maze
 from feedback_transformer.environments.water_maze import WaterMaze
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
+from feedback_transformer.tasks.copying_pairs import CopyingPairs
 from feedback_transformer.tasks.counting import Counting
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import Task
+from feedback_transformer.tasks.translation import Translation
 
-__all__ = ["CORPORA", "TASKS", "TOYS", "WORLDS", "Task", "TaskEntry", "make_task"]
+__all__ = ["CORPORA", "PAIRS", "PAIR_TOYS", "TASKS", "TOYS", "WORLDS", "Task", "TaskEntry", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,25 @@ WORLDS: dict[str, TaskEntry] = {
     "water-maze": TaskEntry(WaterMaze(), "find a goal in a grid again and again"),
 }
 
-TASKS = {**TOYS, **CORPORA, **WORLDS}
+PAIR_TOYS: dict[str, TaskEntry] = {
+    "copy-pairs": TaskEntry(CopyingPairs(reverse=False), "copy, with an encoder that has read all digits"),
+    "reverse-pairs": TaskEntry(CopyingPairs(reverse=True), "reverse, with an encoder that has read all digits"),
+}
+
+PAIRS: dict[str, TaskEntry] = {
+    "multi30k": TaskEntry(Translation("data/multi30k"), "translate captions of pictures, English to German"),
+    "iwslt14-deen": TaskEntry(
+        Translation("data/iwslt14-deen", tokenization="none"), "translate talks, German to English"
+    ),
+    "wmt14-ende": TaskEntry(Translation("data/wmt14-ende"), "translate news, English to German"),
+    "cnn-dailymail": TaskEntry(
+        Translation("data/cnn-dailymail", "rouge", block_ngrams=3, shortest=50, length_ratio=0.0, extra_length=140),
+        "summarize news articles",
+    ),
+    "pairs": TaskEntry(Translation(), "translate your own pairs, data=FOLDER"),
+}
+
+TASKS = {**TOYS, **CORPORA, **PAIR_TOYS, **PAIRS, **WORLDS}
 
 
 def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:

@@ -1,4 +1,4 @@
-"""A model with its loss, as one module: what several processes share."""
+"""A model with its loss, as one module: what several processes share. One for each kind of model, same in shape."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from feedback_transformer.config import ConfigError, TrainConfig
 from feedback_transformer.data.episodes import NO_LABEL
+from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.language_model import LanguageModel
+
+Model = LanguageModel | EncoderDecoder
 
 
 class Learner(nn.Module):
-    """A model with its loss, as one module: what several processes share."""
+    """A language model: it goes on from the state that it was left in."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: LanguageModel, smoothing: float = 0.0) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.smoothing = model, smoothing
 
     def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
         """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
@@ -24,5 +28,36 @@ class Learner(nn.Module):
             losses, state = self.model.losses(tokens, labels, state)
             return losses.sum(), 0, state
         logits, state = self.model(tokens, state)
-        total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="sum")
-        return total, int((logits.argmax(dim=-1) == labels).sum()), state
+        return *summed(logits, labels, self.smoothing), state
+
+
+class PairLearner(nn.Module):
+    """An encoder-decoder: every pair begins anew, so there is no state to go on from."""
+
+    def __init__(self, model: EncoderDecoder, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, source: Tensor, tokens: Tensor, labels: Tensor, state: None) -> tuple[Tensor, int, None]:
+        return *summed(self.model(source, tokens), labels, self.smoothing), None
+
+
+def summed(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, int]:
+    """The loss over the labelled positions, and how many of them are right.
+
+    Label smoothing gives a part of the probability that is asked for to all symbols alike.
+    """
+    asked = {"ignore_index": NO_LABEL, "reduction": "sum", "label_smoothing": smoothing}
+    total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), **asked)  # type: ignore[arg-type]
+    return total, int((logits.argmax(dim=-1) == labels).sum())
+
+
+def make_learner(model: Model, train: TrainConfig) -> nn.Module:
+    if isinstance(model, EncoderDecoder):
+        return PairLearner(model, train.label_smoothing)
+    if train.label_smoothing and model.config.cutoffs:
+        raise ConfigError(
+            f"TrainConfig.label_smoothing = {train.label_smoothing} does not go with an adaptive softmax; "
+            "set it to 0, or leave ModelConfig.cutoffs empty"
+        )
+    return Learner(model, train.label_smoothing)

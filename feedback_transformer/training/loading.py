@@ -10,11 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.data.corpus import DESCRIPTION
+from feedback_transformer.data import corpus, pairs
 from feedback_transformer.environments.world import Environment
+from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.model.policy import Policy
 from feedback_transformer.tasks.language import Language
+from feedback_transformer.tasks.pair_task import PairTask
+from feedback_transformer.tasks.translation import Translation
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.run import RunConfig
@@ -24,6 +27,8 @@ def make_model(run: RunConfig) -> Any:
     """The model of a run, with its first weights drawn from torch's random numbers."""
     if isinstance(run.task, Environment):
         return Policy(run.model, run.task.observation_sizes, len(run.task.actions), engine=run.train.engine)
+    if isinstance(run.task, PairTask):
+        return EncoderDecoder(run.model, run.task.input_size, engine=run.train.engine)
     return LanguageModel(run.model, run.task.input_size, run.task.output_size, engine=run.train.engine)
 
 
@@ -72,7 +77,7 @@ CORPUS = "corpus_from_here"  # in a run's config.json: the way from its folder t
 
 def describe(run: RunConfig, folder: Path) -> dict[str, Any]:
     """config.json of a run: its configuration, and the way from its folder to its corpus."""
-    if not isinstance(run.task, Language):
+    if not isinstance(run.task, Language | Translation):
         return run.to_dict()
     return {**run.to_dict(), CORPUS: os.path.relpath(os.path.realpath(run.task.data), os.path.realpath(folder))}
 
@@ -97,14 +102,17 @@ def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
     """The run with its corpus where it is: in `data`, as the run was given it, or else as seen from its folder."""
     if data is not None:
         return run.override({"data": data})
-    if not isinstance(run.task, Language) or (Path(run.task.data) / DESCRIPTION).is_file():
+    if not isinstance(run.task, Language | Translation):
+        return run
+    last = corpus.DESCRIPTION if isinstance(run.task, Language) else pairs.DESCRIPTION
+    if (Path(run.task.data) / last).is_file():
         return run
     try:
         way = json.loads((folder / "config.json").read_text()).get(CORPUS)
     except (OSError, ValueError, AttributeError):
         way = None
     there = os.path.relpath(folder / way) if way else ""
-    if not way or not (Path(there) / DESCRIPTION).is_file():
+    if not way or not (Path(there) / last).is_file():
         raise ConfigError(
             f"the corpus of {folder} is not in {run.task.data}{f' nor in {there}' if way else ''}; "
             "say where it is with data=FOLDER"

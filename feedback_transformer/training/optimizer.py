@@ -31,7 +31,12 @@ def rate_at(step: int, train: TrainConfig, main_steps: int | None = None) -> flo
         return train.learning_rate / 10
     warm = min(1.0, (step + 1) / max(1, train.warmup_steps))
     done = max(0.0, (step - train.warmup_steps) / max(1, train.steps - train.warmup_steps))
-    shapes = {"constant": 1.0, "linear": 1.0 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    shapes = {
+        "constant": 1.0,
+        "linear": 1.0 - done,
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "inverse-sqrt": math.sqrt(max(1, train.warmup_steps) / max(1, train.warmup_steps, step + 1)),
+    }
     return train.learning_rate * warm * shapes[train.schedule]
 
 

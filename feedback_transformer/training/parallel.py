@@ -44,13 +44,20 @@ class Team:
         """Writes the files and talks to people."""
         return self.rank == 0
 
-    def share(self, rows: Tensor) -> Tensor:
-        """This process's part of a global batch."""
-        return rows.chunk(self.size)[self.rank]
+    def share(self, rows: Tensor, parts: int = 1) -> tuple[Tensor, ...]:
+        """This process's part of a global batch, in so many parts again."""
+        if len(rows) < self.size * parts:
+            raise ConfigError(
+                f"a batch of {len(rows)} rows is too small for accumulate = {parts} on {self.size} processes; raise "
+                "batch_tokens, or lower accumulate"
+            )
+        return rows.tensor_split(self.size)[self.rank].tensor_split(parts)
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """The module, with its gradients averaged over the team."""
-        return nn.parallel.DistributedDataParallel(module) if self.size > 1 else module
+    def wrap(self, module: nn.Module, some_unused: bool = False) -> nn.Module:
+        """The module, with its gradients averaged over the team; `some_unused` where layers are left out at random."""
+        if self.size == 1:
+            return module
+        return nn.parallel.DistributedDataParallel(module, find_unused_parameters=some_unused)
 
     def total(self, device: torch.device, *numbers: float) -> list[float]:
         """The sums over all processes."""

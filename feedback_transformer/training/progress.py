@@ -17,10 +17,12 @@ PLAIN_SECONDS = 30.0  # between two plain lines
 
 
 def show_score(name: str, value: float) -> str:
-    """`accuracy 99.65%`, but `bits 1.234` and `reward 1.234`."""
+    """`accuracy 99.65%`, but `bits 1.234`, `reward 1.234` and `bleu 27.31`."""
     words = name.replace("_", " ")
-    plain = name in ("bits", "bits_per_byte", "perplexity", "reward")
-    return f"{words} {value:.3f}" if plain else f"{words} {value:.2%}"
+    if name in ("bits", "bits_per_byte", "perplexity", "reward"):
+        return f"{words} {value:.3f}"
+    plain = "bleu" in name or "rouge" in name or name == "words_per_second"
+    return f"{words} {value:,.2f}" if plain else f"{words} {value:.2%}"
 
 
 @dataclass

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 from feedback_transformer.config import ConfigError, TrainConfig, override, parse_assignments
 from feedback_transformer.data.episodes import Lanes
 from feedback_transformer.tasks import Task
+from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.run import RunConfig
 
 
@@ -50,21 +49,25 @@ class TrainingStream:
         """On to the next task of the curriculum, from the beginning of a pass."""
         self.stage, self.passes, self.at = self.stage + 1, self.passes + 1, 0
 
-    def next_block(self, steps: int) -> tuple[Tensor, Tensor, bool]:
-        """Tokens and labels [B, T], and whether they begin a pass: then the memory begins anew too."""
+    def next_block(self, steps: int) -> tuple[Any, ...]:
+        """Tokens and labels [B, T] (sources before them, for pairs), and whether they begin a pass.
+
+        At the beginning of a pass the memory begins anew too.
+        """
         lanes = self._current_lanes()
-        if self.at and self.at + steps > lanes.steps:
+        if self.at and self.at + min(steps, lanes.longest_block) > lanes.steps:
             self.passes, self.at = self.passes + 1, 0
             lanes = self._current_lanes()
-        steps = min(steps, lanes.steps)
+        steps = min(steps, lanes.longest_block)
         begins = self.at == 0
-        tokens, labels = lanes.block(self.at, steps)
+        rows = lanes.block(self.at, steps)
         self.at += steps
-        return tokens, labels, begins
+        return *rows, begins
 
     def _current_lanes(self) -> Lanes:
         if self._lanes is None or self._drawn != (self.stage, self.passes):
             self._drawn = (self.stage, self.passes)
             train, task = self.run.train, self.stages[self.stage]
-            self._lanes = task.lanes(train.batch_size, train.train_episodes, self.run.seed, self.passes)
+            size = train.batch_tokens if isinstance(task, PairTask) else train.batch_size
+            self._lanes = task.lanes(size, train.train_episodes, self.run.seed, self.passes)
         return self._lanes

@@ -29,7 +29,8 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.environments.world import Environment
 from feedback_transformer.training import checkpoint
-from feedback_transformer.training.learner import Learner
+from feedback_transformer.training.averaging import keep_weights
+from feedback_transformer.training.learner import make_learner
 from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
@@ -89,7 +90,7 @@ class Trainer:
         self.team = Team.join(device, run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
-        self.learner = self.team.wrap(Learner(self.model))
+        self.learner = self.team.wrap(make_learner(self.model, run.train), run.model.layer_drop > 0)
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
@@ -223,11 +224,11 @@ class Trainer:
 
     def update(self) -> None:
         """One block: forward, backward, clip, Adam. The memory goes on to the next block as plain numbers."""
-        tokens, labels, begins = self.stream.next_block(bptt_at(self.progress.step, self.run.train))
+        *rows, begins = self.stream.next_block(bptt_at(self.progress.step, self.run.train))
         self.optimizer.zero_grad(set_to_none=True)
-        loss, right, asked = self._forward_backward(tokens, labels, begins)
+        loss, right, asked = self._forward_backward(rows, begins)
         self._descend(loss)
-        self._count(tokens.numel(), loss, right / asked if asked else None)
+        self._count(rows[-1].numel(), loss, right / asked if asked else None)
 
     def _descend(self, loss: float) -> None:
         """Clip, Adam: the gradients are there."""
@@ -250,17 +251,17 @@ class Trainer:
             self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * accuracy
         self._advance_curriculum()
 
-    def _forward_backward(self, tokens: Tensor, labels: Tensor, begins: bool) -> tuple[float, int, int]:
-        """Gradients of the mean loss over all labels, part by part; the loss, how many right, how many asked."""
-        parts, team = self.run.train.accumulate, self.team
+    def _forward_backward(self, rows: list[Tensor], begins: bool) -> tuple[float, int, int]:
+        """Gradients of the mean loss over all labels (the last rows); the loss, how many right, how many asked."""
+        parts, team, labels = self.run.train.accumulate, self.team, rows[-1]
         asked, total, right = int((labels != NO_LABEL).sum()), 0.0, 0
-        own = [team.share(rows).to(self.device).chunk(parts) for rows in (tokens, labels)]
-        for part, (some, wanted) in enumerate(zip(*own, strict=True)):
+        own = [[part.to(self.device) for part in team.share(some, parts)] for some in rows]
+        for part, some in enumerate(zip(*own, strict=True)):
             memory = None if begins else self.memories[part]
             last = part == parts - 1 or team.size == 1
             with nullcontext() if last else self.learner.no_sync():  # type: ignore[operator]
-                loss, good, memory = self.learner(some, wanted, memory)
-                self.memories[part] = memory.detach()
+                loss, good, memory = self.learner(*some, memory)
+                self.memories[part] = None if memory is None else memory.detach()
                 loss = loss / max(1, asked)
                 total, right = total + loss.item(), right + good
                 (loss * team.size + self._span_penalty() / parts).backward()
@@ -276,9 +277,8 @@ class Trainer:
         """Neither the loss nor the gradient nor a weight may cease to be a number; nothing such is ever saved."""
         if all(map(math.isfinite, numbers)):
             return
-        kept = (
-            "The last good checkpoint is kept" if (self.folder / "last.safetensors").exists() else "Nothing was saved"
-        )
+        there = (self.folder / "last.safetensors").exists()
+        kept = "The last good checkpoint is kept" if there else "Nothing was saved"
         raise DivergedError(
             f"the loss, its gradient or a weight is no longer a finite number at step {self.progress.step + 1}. "
             f"{kept} in {self.folder}; try a smaller learning_rate or gradient_clip"
@@ -329,6 +329,8 @@ class Trainer:
         if better:
             self.save("best")
         self.save("last")
+        if (count := self.run.train.keep_checkpoints) and self.team.leads:
+            keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
         self.write_record(finished=False)
 
     def curve_extras(self) -> dict[str, float]:

@@ -18,6 +18,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.presets import preset
 from feedback_transformer.training import checkpoint, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
@@ -104,16 +105,16 @@ def test_a_run_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> N
 def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = supervised.Learner.forward
+    original = Learner.forward
     calls = 0
 
-    def broken(self: supervised.Learner, *arguments: Any) -> Any:
+    def broken(self: Learner, *arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         loss, right, state = original(self, *arguments)
         return (loss * float("nan") if calls == 15 else loss), right, state
 
-    monkeypatch.setattr(supervised.Learner, "forward", broken)
+    monkeypatch.setattr(Learner, "forward", broken)
     with pytest.raises(DivergedError, match=r"no longer a finite number at step 15\. The last good checkpoint is kept"):
         train(small_run(), tmp_path / "run")
     tensors, meta = checkpoint.load(tmp_path / "run" / "last.safetensors")

@@ -1,0 +1,33 @@
+"""`feedback-transformer prepare`: a text to predict, or pairs to translate."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from feedback_transformer.data import prepare, prepare_pairs
+from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.pair_sources import PAIR_CORPORA
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    prepare.add_arguments(parser)
+    add = parser.add_argument_group(f"pairs ({', '.join(PAIR_CORPORA)})").add_argument
+    files = {"nargs": 2, "type": Path, "metavar": ("SRC", "TGT")}
+    add("--valid", **files, help="your own pairs to validate on (the last of --from, 5%%)")  # type: ignore[arg-type]
+    add("--test", **files, help="your own pairs to test on (the same)")  # type: ignore[arg-type]
+    add("--max-length", type=int, metavar="N", help="train on pairs of at most so many tokens a side (250)")
+    add("--source-words", type=int, metavar="N", help="cut sources to so many words; 0: not (cnn-dailymail: 400)")
+    add("--swap", action="store_true", help="translate the other way round")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.corpus in PAIR_CORPORA:
+        return prepare_pairs.run(options)
+    for name in ("valid", "test", "max_length", "source_words", "swap"):
+        if getattr(options, name):
+            raise DataError(f"--{name.replace('_', '-')} is for pairs; {options.corpus} is a plain text")
+    if options.source is not None and len(options.source) != 1:
+        raise DataError(f"--from takes one file, folder or archive for {options.corpus}, not {len(options.source)}")
+    options.source = None if options.source is None else options.source[0]
+    return prepare.run(options)

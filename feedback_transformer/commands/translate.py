@@ -1,0 +1,238 @@
+"""What a trained encoder-decoder is for: `translate`, `summarize`, and what makes them better: `tune`, `average`.
+
+`tune` leaves the decoding that was best on the validation set as decoding.json in the run's folder, and `translate`,
+`summarize` and `evaluate` take it up from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+
+from feedback_transformer.commands.machine import add_machine_options, check_device, positive_number
+from feedback_transformer.config import ConfigError, override, parse_assignments
+from feedback_transformer.data.corpora import DataError
+from feedback_transformer.decoding import Sampling
+from feedback_transformer.tasks.text_scores import bleu, rouge, tokenized_bleu
+from feedback_transformer.tasks.translation import Translation
+from feedback_transformer.training.averaging import average
+from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.loading import load_run, take_corpus
+from feedback_transformer.training.progress import show_score
+from feedback_transformer.training.run import RunConfig
+
+DECODING = "decoding.json"
+SEARCHED = ("beam", "length_penalty", "block_ngrams", "shortest", "length_ratio", "extra_length")
+FILE_LINES = 32  # read at a time from a file; from a pipe or a person one line is answered before the next is read
+DEFAULT_GRID = {"length_penalty": "0,0.4,0.8,1.2,1.6"}
+
+TRANSLATE_HELP = """\
+examples:
+  echo "A dog runs." | feedback-transformer {name} runs/multi30k-feedback-laptop-0
+  feedback-transformer {name} runs/m30k --input test.en --output test.de beam=5 length_penalty=0.6
+  feedback-transformer {name} runs/m30k/average.safetensors --temperature 0.8 --seed 1 < test.en
+
+A line in, a line out, at once; an empty line stays empty. How targets are looked for can be set by field=value: beam,
+length_penalty, block_ngrams, shortest, length_ratio, extra_length. What `tune` found is taken where nothing is said.
+"""
+TUNE_HELP = """\
+examples:
+  feedback-transformer tune runs/multi30k-feedback-laptop-0
+  feedback-transformer tune runs/cnn length_penalty=0.6,1,1.4 shortest=30,50,70 beam=4
+
+Every combination is tried on the validation set. The best is kept as decoding.json in the run's folder, from where
+translate, summarize and evaluate take it.
+"""
+AVERAGE_HELP = """\
+examples:
+  feedback-transformer average runs/multi30k-feedback-laptop-0 --last 5
+  feedback-transformer evaluate runs/multi30k-feedback-laptop-0/average.safetensors
+
+The mean of the weights at the last evaluations. The training must keep them: keep_checkpoints=N.
+"""
+SCORE_HELP = """\
+examples:
+  feedback-transformer score translated.de reference.de --language de
+  feedback-transformer score summaries.txt references.txt --measure rouge
+
+BLEU by sacrebleu, with its signature, and the tokenised BLEU with compounds split that the paper reports.
+"""
+
+
+def add_commands(add: Callable[..., Any]) -> None:
+    """The commands, for whoever mounts them."""
+    for name, summary in (("translate", "translate"), ("summarize", "summarize articles,")):
+        help_text = TRANSLATE_HELP.format(name=name)
+        sub = add(name, run_translate, f"{summary} line by line with a trained model", help_text)
+        sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+        sub.add_argument("overrides", nargs="*", metavar="field=value", help="how targets are looked for")
+        sub.add_argument("--input", type=Path, metavar="FILE", help="read from here (standard input)")
+        sub.add_argument("--output", type=Path, metavar="FILE", help="write to here (standard output)")
+        sub.add_argument("--lines", type=positive_number, help=f"read so many at a time (1; of a file {FILE_LINES})")
+        sub.add_argument("--temperature", type=float, help="draw targets instead of searching the best")
+        sub.add_argument("--top-k", type=int, default=0, help="draw only among the k likeliest tokens")
+        sub.add_argument("--top-p", type=float, default=1.0, help="draw only among the likeliest of this probability")
+        add_machine_options(sub)
+
+    sub = add("tune", run_tune, "find the best decoding on the validation set", TUNE_HELP)
+    sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+    sub.add_argument("overrides", nargs="*", metavar="field=a,b,c", help="values to try (length_penalty, 0 to 1.6)")
+    add_machine_options(sub)
+
+    sub = add("average", run_average, "the mean of a run's last checkpoints", AVERAGE_HELP)
+    sub.add_argument("folder", type=Path, help="the folder of a run")
+    sub.add_argument("--last", type=positive_number, default=10, help="how many evaluations (10)")
+    sub.add_argument("--out", type=Path, help="where to (FOLDER/average.safetensors)")
+
+    sub = add("score", run_score, "BLEU or ROUGE of a file against a reference", SCORE_HELP)
+    sub.add_argument("hypotheses", type=Path, help="what was written, a line each")
+    sub.add_argument("references", type=Path, help="what should have been")
+    sub.add_argument("--measure", choices=("bleu", "rouge"), default="bleu", help="bleu or rouge (bleu)")
+    sub.add_argument("--tokenization", default="13a", help="sacrebleu's (13a); none for text that is tokenised")
+    sub.add_argument("--language", default="en", help="of the text, for tokenised BLEU (en)")
+
+
+# ------------------------------------------------------------------------------------------------ commands
+
+
+def load_translation(path: Path, device: str, data: str | None) -> tuple[RunConfig, Translation, nn.Module]:
+    """A trained encoder-decoder; `data` is where its pairs are, if they have moved."""
+    run, model = load_run(path, device, data)
+    if not isinstance(run.task, Translation):
+        raise ConfigError(f"{path} is a model of {run.task_name}, which has no text to translate")
+    return run, run.task, model
+
+
+def tuned(run: RunConfig, path: Path) -> RunConfig:
+    """The run with the decoding that `tune` left beside its checkpoint."""
+    kept = (path if path.is_dir() else path.parent) / DECODING
+    if not isinstance(run.task, Translation) or not kept.is_file():
+        return run
+    try:
+        return run.override({f"task.{name}": value for name, value in json.loads(kept.read_text())["decoding"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{kept} is damaged ({error}); remove it, or tune again") from None
+
+
+def run_translate(options: argparse.Namespace) -> int:
+    device = check_device(options.device)
+    assignments = parse_assignments(options.overrides)
+    run, _, model = load_translation(options.checkpoint, device, take_corpus(assignments))
+    task = override(tuned(run, options.checkpoint).task, assignments)
+    assert isinstance(task, Translation)
+    search, draw = task.search(), None
+    if options.temperature is not None:
+        sampling = Sampling(options.temperature, options.top_k, options.top_p)
+        draw = (sampling, torch.Generator(device).manual_seed(options.seed or 0))
+    count = options.lines or (1 if options.input is None else FILE_LINES)
+    lines, words, start = 0, 0, time.monotonic()
+    with _opened(options.input, "r") as source, _opened(options.output, "w") as target:
+        for texts in _groups(source, count, options.input):
+            written = task.write(model, texts, search, torch.device(device), draw)
+            for text in written:
+                print(text.replace("\n", " "), file=target)
+            target.flush()
+            lines, words = lines + len(written), words + sum(len(text.split()) for text in written)
+    seconds = time.monotonic() - start
+    print(f"{lines:,} lines, {words:,} words, {words / max(seconds, 1e-9):,.1f} words/s", file=sys.stderr)
+    return 0
+
+
+def _opened(path: Path | None, mode: str) -> Any:
+    """A file whose lines end at newlines only, or the standard input or output."""
+    if path is None:
+        stream = sys.stdin if mode == "r" else sys.stdout
+        if mode == "r" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", newline="\n")
+        return nullcontext(stream)
+    try:
+        return open(path, mode, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ConfigError(f"cannot open {path} ({error.strerror}); choose another file") from None
+
+
+def _groups(source: TextIO, count: int, path: Path | None) -> Iterator[list[str]]:
+    try:
+        while lines := list(itertools.islice(iter(source.readline, ""), count)):
+            yield lines
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path or 'the input'} is not UTF-8 ({error.reason}); convert it to UTF-8") from None
+
+
+def evaluate(task: Translation, model: nn.Module, device: torch.device, title: str, as_json: bool) -> int:
+    """All scores of the test set, how they were computed, and the speed of decoding."""
+    data = task.evaluation("test", 0, 0)
+    scores = task.score(model, data, device)
+    if as_json:
+        print(json.dumps({**scores, "signature": task.signature()}))
+        return 0
+    print(f"{title}: {', '.join(show_score(*item) for item in scores.items())}")
+    print(f"{task.signature()}; {data.search}")
+    return 0
+
+
+def run_tune(options: argparse.Namespace) -> int:
+    device = torch.device(check_device(options.device))
+    assignments = parse_assignments(options.overrides)
+    run, own, model = load_translation(options.checkpoint, options.device, take_corpus(assignments))
+    grid = assignments or DEFAULT_GRID
+    pairs = own.evaluation("validation", 0, run.seed).pairs
+    results: list[tuple[float, dict[str, str]]] = []
+    for values in itertools.product(*(texts.split(",") for texts in grid.values())):
+        fields = dict(zip(grid, values, strict=True))
+        task = override(own, fields)
+        if replace(task, **{name: getattr(own, name) for name in SEARCHED}) != own:
+            raise ConfigError(f"{', '.join(fields)} cannot be tuned; choose among {', '.join(SEARCHED)}")
+        written = task.write(model, [source for source, _ in pairs.texts], task.search(), device)
+        score = task.text_scores(written, [target for _, target in pairs.texts])[task.metric]
+        results.append((score, fields))
+        print(f"{' '.join(f'{name}={value}' for name, value in fields.items())}: {show_score(task.metric, score)}")
+    score, fields = max(results, key=lambda result: result[0])
+    folder = options.checkpoint if options.checkpoint.is_dir() else options.checkpoint.parent
+    write_json(folder / DECODING, {"decoding": fields, "validation": {own.metric: score}, "pairs": len(pairs)})
+    best = " ".join(f"{name}={value}" for name, value in fields.items())
+    print(f"the best is {best} ({show_score(own.metric, score)}), kept in {folder / DECODING}")
+    return 0
+
+
+def run_average(options: argparse.Namespace) -> int:
+    out = options.out or options.folder / "average.safetensors"
+    used = average(options.folder, options.last, out)
+    print(f"{out} is the mean of {', '.join(path.stem for path in used)}")
+    return 0
+
+
+def run_score(options: argparse.Namespace) -> int:
+    written, wanted = (_read(path) for path in (options.hypotheses, options.references))
+    if len(written) != len(wanted):
+        raise DataError(
+            f"{options.hypotheses} has {len(written):,} lines and {options.references} has {len(wanted):,}; "
+            "a line is scored against the same line of the other"
+        )
+    if options.measure == "rouge":
+        print(", ".join(show_score(*item) for item in rouge(written, wanted).items()))
+        return 0
+    score, signature = bleu(written, wanted, options.tokenization)
+    tokenized = "" if options.tokenization == "none" else f", {_tokenized(written, wanted, options.language)}"
+    print(f"{show_score('bleu', score)}{tokenized}\n{signature}")
+    return 0
+
+
+def _tokenized(written: Sequence[str], wanted: Sequence[str], language: str) -> str:
+    return show_score("tokenized_bleu", tokenized_bleu(written, wanted, language))
+
+
+def _read(path: Path) -> list[str]:
+    with _opened(path, "r") as file:
+        return [line.strip() for lines in _groups(file, FILE_LINES, path) for line in lines]

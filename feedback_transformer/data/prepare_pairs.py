@@ -1,0 +1,242 @@
+"""`feedback-transformer prepare` for pairs: a joint vocabulary from the training pairs, then each split in arrays.
+
+What is not trained on is counted, by reason, and told: pairs with an empty side, and pairs of more tokens than
+--max-length. To validate and test on, every pair is kept as it is, for a score on fewer would be another score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from feedback_transformer.data.corpora import SPLITS, DataError
+from feedback_transformer.data.corpus import write_tokens
+from feedback_transformer.data.pair_sources import Pair, PairCorpus, Reading, find_pairs, own_pairs, pair_corpus
+from feedback_transformer.data.pairs import DESCRIPTION, FORMAT, Array, JointBPE, Pairs, read_description
+from feedback_transformer.data.prepare import complete_or_absent, write_last
+
+CHUNK = 10_000  # pairs encoded at a time
+SMALLEST_VOCABULARY = 260  # the bytes and the special symbols
+LEFT_OUT = {"empty": "with an empty side", "too_long": "longer than --max-length"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What decides the result, besides the text itself."""
+
+    name: str
+    languages: tuple[str, str]
+    vocab_size: int
+    max_length: int
+    source_words: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("vocab_size", SMALLEST_VOCABULARY), ("max_length", 1), ("source_words", 0)):
+            if getattr(self, name) < least:
+                raise DataError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small; take {least} or more")
+
+    def described(self) -> dict[str, Any]:
+        return {**vars(self), "languages": list(self.languages)}
+
+
+def prepare_pairs(
+    name: str,
+    out: Path,
+    places: Sequence[Path],
+    valid: Sequence[Path] = (),
+    test: Sequence[Path] = (),
+    vocab_size: int | None = None,
+    max_length: int | None = None,
+    source_words: int | None = None,
+    swap: bool = False,
+) -> Pairs:
+    """Make the pairs in the folder `out`, or find that they are there already."""
+    corpus = pair_corpus(name)
+    languages = corpus.languages[::-1] if swap else corpus.languages
+    chosen = (vocab_size, max_length, source_words)
+    usual = (corpus.vocab_size, corpus.max_length, corpus.source_words)
+    options = Options(
+        name, languages, *(own if mine is None else mine for mine, own in zip(chosen, usual, strict=True))
+    )
+    if there_already(out, options) and not places:
+        return Pairs.open(out)
+    try:
+        with complete_or_absent(out, DESCRIPTION) as (folder, scratch):
+            readings = _readings(corpus, places, valid, test, scratch)
+            if swap:
+                readings = {split: _swapped(reading) for split, reading in readings.items()}
+            hashes = {split: _hash(reading()) for split, reading in readings.items()}
+            if there_already(out, options, hashes):
+                return Pairs.open(out)
+            build(corpus, options, readings, hashes, folder)
+    except OSError as error:
+        raise DataError(f"cannot read or write {error.filename or out}: {error.strerror or error}") from None
+    return Pairs.open(out)
+
+
+def _readings(
+    corpus: PairCorpus, places: Sequence[Path], valid: Sequence[Path], test: Sequence[Path], scratch: Path
+) -> dict[str, Reading]:
+    if not corpus.files:
+        if len(places) != 2:
+            raise DataError(f"--from needs two files for `{corpus.name}`, sources and targets, not {len(places)}")
+        return own_pairs(places, valid, test)
+    if valid or test:
+        raise DataError(f"--valid and --test are for your own `pairs`; {corpus.name} has its own splits")
+    if len(places) != 1:
+        raise DataError(f"say where {corpus.name} is with --from FOLDER-OR-ARCHIVE; people get it at {corpus.place}")
+    return find_pairs(corpus, places[0], scratch)
+
+
+def _swapped(reading: Reading) -> Reading:
+    return lambda: ((target, source) for source, target in reading())
+
+
+def _hash(pairs: Iterator[Pair]) -> str:
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update("\0".join([*pair, ""]).encode())
+    return digest.hexdigest()
+
+
+def there_already(out: Path, options: Options, hashes: dict[str, str] | None = None) -> bool:
+    """Whether `out` holds just these pairs; refuse when it holds anything else."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    way_out = "choose another --out, or remove it first"
+    if not (out / DESCRIPTION).is_file():
+        raise DataError(f"{out} is there and holds no prepared pairs; {way_out}")
+    description = read_description(out)
+    for key, value in options.described().items():
+        if description.get(key) != value:
+            raise DataError(f"{out} holds pairs with {key} = {description.get(key)}, not {value}; {way_out}")
+    for split, digest in (hashes or {}).items():
+        if description["splits"][split]["sha256"] != digest:
+            raise DataError(f"{out} holds pairs made from another {split} text; {way_out}")
+    return True
+
+
+def build(
+    corpus: PairCorpus, options: Options, readings: dict[str, Reading], hashes: dict[str, str], folder: Path
+) -> None:
+    """Vocabulary and arrays, then pairs.json as the last file."""
+    full = (pair for pair in _cut(readings["train"](), options.source_words, Counter()) if all(pair))
+    vocabulary = JointBPE.learn(chain.from_iterable(full), options.vocab_size)
+    vocabulary.save(folder)
+    splits = {}
+    for split in SPLITS:
+        splits[split] = {**write_split(folder, split, readings[split](), vocabulary, options), "sha256": hashes[split]}
+        if not splits[split]["pairs"]:
+            raise DataError(f"no pair is left for {split}: {left_out(splits[split])}")
+    description = {
+        "format": FORMAT,
+        **options.described(),
+        "vocabulary_size": vocabulary.size,
+        "splits": splits,
+        "licence": corpus.licence,
+    }
+    write_last(folder / DESCRIPTION, description)
+
+
+def write_split(
+    folder: Path, split: str, pairs: Iterator[Pair], vocabulary: JointBPE, options: Options
+) -> dict[str, int]:
+    """The arrays of a split, its texts where it is scored; and the counts of what it is made of."""
+    counts: Counter[str] = Counter(pairs=0, read=0, empty=0, too_long=0, cut=0)
+    kept: list[tuple[Array, Array]] = []
+    texts: list[str] = []
+    pairs = _cut(pairs, options.source_words, counts)
+    while chunk := list(islice(pairs, CHUNK)):
+        encoded = (vocabulary.encode_lines(side) for side in zip(*chunk, strict=True))
+        for text, tokens in zip(chunk, zip(*encoded, strict=True), strict=True):
+            reason = _reason(text, tokens, options.max_length)
+            counts.update(["read", *([reason] if reason else [])])
+            if split != "train" or reason is None:
+                kept.append(tokens)
+            if split != "train":
+                texts.append(json.dumps(text, ensure_ascii=False) + "\n")
+    counts["pairs"] = len(kept)
+    for side, name in enumerate(("source", "target")):
+        path = folder / f"{split}.{name}.npy"
+        counts[f"{name}_tokens"] = write_tokens(path, (tokens[side] for tokens in kept), vocabulary.dtype)
+    if split != "train":
+        (folder / f"{split}.jsonl").write_text("".join(texts), encoding="utf-8")
+    return dict(counts)
+
+
+def _cut(pairs: Iterator[Pair], words: int, counts: Counter[str]) -> Iterator[Pair]:
+    """Sources of at most so many words."""
+    for source, target in pairs:
+        short = cut_words(source, words)
+        counts["cut"] += short != source
+        yield short, target
+
+
+def cut_words(text: str, words: int) -> str:
+    """The first so many words; all for 0.
+
+    >>> cut_words("one two three", 2)
+    'one two'
+    """
+    return " ".join(text.split(" ", words)[:words]) if words else text
+
+
+def _reason(text: Pair, tokens: tuple[Array, Array], max_length: int) -> str | None:
+    """Why a pair is not trained on."""
+    if not all(text):
+        return "empty"
+    return "too_long" if max(map(len, tokens)) > max_length else None
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prepare, and tell what came out and what was left out."""
+    if options.tokens is not None or options.end_of_line is not None:
+        raise DataError("--tokens and --end-of-line are for corpora of plain text; pairs are always joint BPE")
+    out = options.out or Path("data") / (options.corpus + ("-swapped" if options.swap else ""))
+    new = not (out / DESCRIPTION).exists()
+    pairs = prepare_pairs(
+        options.corpus,
+        out,
+        options.source or (),
+        options.valid or (),
+        options.test or (),
+        options.vocab_size,
+        options.max_length,
+        options.source_words,
+        options.swap,
+    )
+    print(summary(pairs) if new else f"{out} is there already: {summary(pairs)}")
+    return 0
+
+
+def summary(pairs: Pairs) -> str:
+    """The pairs in some lines."""
+    about = pairs.description
+    counts = " / ".join(f"{len(pairs.split(split)):,}" for split in SPLITS)
+    languages = " to ".join(about["languages"])
+    lines = [
+        f"{about['name']}, {languages}: {counts} pairs to train, validate and test, joint vocabulary "
+        f"{pairs.vocabulary.size:,}, licence: {about['licence']}; the pairs are in {pairs.folder}"
+    ]
+    for split in SPLITS:
+        if told := left_out(about["splits"][split]):
+            lines.append(f"{split}: {told}{'' if split == 'train' else '; all kept, to be scored'}")
+    return "\n".join(lines)
+
+
+def left_out(counts: dict[str, Any]) -> str:
+    """`of 29,000 pairs 3 with an empty side, 7 longer than --max-length`; nothing where there is nothing to tell."""
+    parts = [f"{counts[reason]:,} {words}" for reason, words in LEFT_OUT.items() if counts[reason]]
+    if counts["cut"]:
+        parts.append(f"{counts['cut']:,} with the source cut to --source-words")
+    return f"of {counts['read']:,} pairs {', '.join(parts)}" if parts else ""

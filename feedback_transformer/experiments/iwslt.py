@@ -1,0 +1,23 @@
+"""Appendix, figure on IWSLT and summarization, left: BLEU on IWSLT14 De-En over the depth of the decoder."""
+
+from __future__ import annotations
+
+from feedback_transformer.experiments.experiment import Experiment, Variant
+from feedback_transformer.experiments.translation import depth_claims, over_depth
+
+DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": (1, 2, 4, 6)}
+
+
+def variants(scale: str) -> list[Variant]:
+    return over_depth("iwslt14-deen", scale, DEPTHS[scale], {})
+
+
+EXPERIMENT = Experiment(
+    name="iwslt",
+    title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
+    where="Appendix, figure on IWSLT and CNN-DailyMail, left",
+    reduced="33,471 pairs of 160,239, a model of the laptop preset, one seed",
+    variants=variants,
+    axis="decoder layers",
+    claims=depth_claims("iwslt14-deen", DEPTHS["laptop"]),
+)

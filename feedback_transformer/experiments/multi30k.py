@@ -1,0 +1,23 @@
+"""Not in the paper: BLEU on Multi30k over the depth of the decoder, which takes minutes where WMT takes days."""
+
+from __future__ import annotations
+
+from feedback_transformer.experiments.experiment import Experiment, Variant
+from feedback_transformer.experiments.translation import depth_claims, over_depth
+
+DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": ()}
+
+
+def variants(scale: str) -> list[Variant]:
+    return over_depth("multi30k", scale, DEPTHS[scale], {})
+
+
+EXPERIMENT = Experiment(
+    name="multi30k",
+    title="Translation: BLEU on Multi30k over the depth of the decoder",
+    where="not in the paper",
+    reduced="a small corpus for a small model, one seed",
+    variants=variants,
+    axis="decoder layers",
+    claims=depth_claims("multi30k", DEPTHS["laptop"]),
+)

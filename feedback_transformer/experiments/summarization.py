@@ -1,0 +1,23 @@
+"""Appendix, figure on IWSLT and summarization, right: ROUGE-L on CNN-DailyMail over the depth of the decoder."""
+
+from __future__ import annotations
+
+from feedback_transformer.experiments.experiment import Experiment, Variant
+from feedback_transformer.experiments.translation import depth_claims, over_depth
+
+DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4), "paper": (1, 2, 4, 6)}
+
+
+def variants(scale: str) -> list[Variant]:
+    return over_depth("cnn-dailymail", scale, DEPTHS[scale], {})
+
+
+EXPERIMENT = Experiment(
+    name="summarization",
+    title="Summarization: ROUGE-L on CNN-DailyMail over the depth of the decoder",
+    where="Appendix, figure on IWSLT and CNN-DailyMail, right",
+    reduced="39,160 of 287,113 articles, biased to shorter ones, a model of the laptop preset, one seed",
+    variants=variants,
+    axis="decoder layers",
+    claims=depth_claims("cnn-dailymail", DEPTHS["laptop"]),
+)

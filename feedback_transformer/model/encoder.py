@@ -1,0 +1,99 @@
+"""A standard Transformer encoder: every position of a source reads every other, all at once.
+
+Only the decoder of the paper's translation models is a Feedback Transformer: a source is known as a whole, so there is
+no past whose highest layers could be read.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.model.attention import KeyValue
+from feedback_transformer.model.block import FeedForward, kept_layers
+from feedback_transformer.model.source import SourceAttention, padding_mask
+
+
+def sinusoids(length: int, dim: int, like: Tensor) -> Tensor:
+    """[length, dim]: sine and cosine of the position at wavelengths from 2 pi to 10000 * 2 pi (Vaswani et al. 2017)."""
+    half = (dim + 1) // 2
+    rates = torch.exp(-math.log(10_000) * torch.arange(half, dtype=like.dtype, device=like.device) / max(1, half - 1))
+    angles = torch.arange(length, dtype=like.dtype, device=like.device)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :dim]
+
+
+class DistanceBias(nn.Module):
+    """A learned bias a head and distance, to the left and to the right, the same for all distances beyond `reach`."""
+
+    def __init__(self, num_heads: int, reach: int) -> None:
+        super().__init__()
+        self.reach = reach
+        self.bias = nn.Parameter(torch.zeros(num_heads, 2 * reach + 1))
+
+    def forward(self, length: int) -> Tensor:
+        """[H, length, length]"""
+        position = torch.arange(length, device=self.bias.device)
+        distance = (position - position[:, None]).clamp(-self.reach, self.reach) + self.reach
+        return self.bias[:, distance]
+
+
+class EncoderLayer(nn.Module):
+    """Attention to all positions, then feed-forward, each with a residual and a norm, in front (pre) or behind."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        dims = (config.model_dim, config.num_heads, config.head_dim)
+        self.key_value = KeyValue(*dims, pre_norm=False)
+        self.attention = SourceAttention(*dims, dropout=config.dropout)
+        self.feed_forward = FeedForward(config.model_dim, config.ff_dim, config.dropout)
+        self.attention_norm = nn.LayerNorm(config.model_dim)
+        self.feed_forward_norm = nn.LayerNorm(config.model_dim)
+        self.pre_norm = config.norm == "pre"
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [B, S, D], mask [B, 1 or H, 1 or S, S] -> [B, S, D]"""
+        if self.pre_norm:
+            x = x + self._attend(self.attention_norm(x), mask)
+            return x + self.feed_forward(self.feed_forward_norm(x))
+        x = self.attention_norm(x + self._attend(x, mask))
+        return self.feed_forward_norm(x + self.feed_forward(x))
+
+    def _attend(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.attention(x, (*self.key_value(x), mask))
+
+
+class Encoder(nn.Module):
+    """`encoder_layers` layers over embedded tokens, with positions as `source_positions` says."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.layer_drop = config.layer_drop
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.distance: DistanceBias | None = None
+        if config.source_positions == "relative":
+            self.distance = DistanceBias(config.num_heads, config.source_reach)
+        self.final_norm = nn.LayerNorm(config.model_dim) if config.norm == "pre" else nn.Identity()
+        if config.norm == "pre" and config.scale_residuals:
+            self._scale_residuals()
+
+    @torch.no_grad()
+    def _scale_residuals(self) -> None:
+        for layer in self.layers:
+            for last in (layer.attention.to_output, layer.feed_forward.contract):  # type: ignore[union-attr]
+                for parameter in last.parameters():  # type: ignore[union-attr]
+                    parameter.div_(math.sqrt(2 * len(self.layers)))
+
+    def forward(self, x: Tensor, padding: Tensor) -> Tensor:
+        """x [B, S, D], padding [B, S] true where nothing stands -> [B, S, D], of no account at padding"""
+        mask = padding_mask(padding, x)
+        if self.distance is None:
+            x = x + sinusoids(x.shape[1], x.shape[2], x)
+        else:
+            mask = mask + self.distance(x.shape[1])
+        kept = kept_layers(len(self.layers), self.layer_drop if self.training else 0.0)
+        for layer, stays in zip(self.layers, kept, strict=True):
+            x = layer(x, mask) if stays else x
+        return self.final_norm(x)

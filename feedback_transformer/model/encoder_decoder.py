@@ -1,0 +1,119 @@
+"""Source tokens in, target tokens out: an encoder, and a core that reads it, between one embedding and its head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from feedback_transformer.config import ConfigError, ModelConfig
+from feedback_transformer.kernels import check_name
+from feedback_transformer.model.adaptive_span import AdaptiveSpan
+from feedback_transformer.model.embedding import PlainHead, check_tokens
+from feedback_transformer.model.encoder import Encoder
+from feedback_transformer.model.feedback import FeedbackTransformer
+from feedback_transformer.model.memory import MemoryState
+from feedback_transformer.model.source import Source
+from feedback_transformer.model.transformer import Transformer
+
+PAD, BEGIN, END = 0, 1, 2  # the first symbols of every joint vocabulary
+DECODERS: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer}
+
+
+class EncoderDecoder(nn.Module):
+    """Translates: `encode` reads the source once, then the decoder writes the target a step at a time.
+
+    Source and target share one vocabulary and one embedding, and with `tie_weights` the output layer too. Padding (the
+    token 0) may stand behind a source or a target, and changes nothing.
+
+    >>> import torch
+    >>> model = EncoderDecoder(ModelConfig(model_dim=16, encoder_layers=2, num_layers=1), vocab_size=9)
+    >>> source = torch.tensor([[5, 6, 7, END], [8, END, PAD, PAD]])
+    >>> model(source, torch.tensor([[BEGIN, 6], [BEGIN, 7]])).shape             # logits of whole targets
+    torch.Size([2, 2, 9])
+    >>> reader = model.read(source)                                             # or one step after the other
+    >>> logits, state = reader.step(torch.tensor([BEGIN, BEGIN]))
+    """
+
+    def __init__(self, config: ModelConfig, vocab_size: int, engine: str = "auto") -> None:
+        super().__init__()
+        _check(config, vocab_size)
+        check_name(engine)
+        self.config, self.vocab_size = config, vocab_size
+        self.encoder = Encoder(config)
+        self.core = DECODERS[config.core](config)
+        if isinstance(self.core, FeedbackTransformer):
+            self.core.engine = engine
+        self.embedding = nn.Embedding(vocab_size, config.model_dim)
+        # Drawn small, as the output layer needs them, and scaled up to `embedding_std` where they are inputs.
+        nn.init.normal_(self.embedding.weight, std=config.model_dim**-0.5)
+        self.embedding_scale = config.embedding_std * config.model_dim**0.5
+        self.head = PlainHead(config.model_dim, vocab_size)
+        if config.tie_weights:
+            self.head.weight = self.embedding.weight
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.output_dropout = nn.Dropout(config.output_dropout)
+
+    def encode(self, tokens: Tensor) -> Source:
+        """tokens [B, S] -> what the decoder reads of them, projected once for all its layers"""
+        padding = tokens == PAD
+        encoded = self.encoder(self._embed(tokens), padding)
+        return self.core.stack.read(encoded, padding)  # type: ignore[union-attr, operator]
+
+    def read(self, tokens: Tensor) -> Reader:
+        """A model of the target alone, which has read the source tokens [B, S]."""
+        return Reader(self, self.encode(tokens))
+
+    def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
+        """Whole pairs: source [B, S], the target as far as it is known [B, T] -> logits of what comes next [B, T, V]"""
+        return self.read(source)(tokens)[0]
+
+    def spans(self) -> list[AdaptiveSpan]:
+        """The adaptive spans of all layers, whose penalty a training adds to the loss."""
+        return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
+
+    def state_from_tensors(self, tensors: dict[str, Tensor]) -> MemoryState:
+        """The state whose `tensors()` these are."""
+        return MemoryState.from_tensors(tensors)
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        check_tokens(tokens, self.vocab_size)
+        return self.embedding_dropout(self.embedding(tokens) * self.embedding_scale)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A decoder beside its source, called as a language model is. Its states may have several rows a source (beams)."""
+
+    model: EncoderDecoder
+    source: Source
+
+    def __call__(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """A block: tokens [B, T] -> logits [B, T, V]."""
+        model = self.model
+        y, state = model.core(model._embed(tokens), state, None, self.source)
+        return model.head(model.output_dropout(y)), state
+
+    def step(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """One step: tokens [B] -> logits [B, V]."""
+        model = self.model
+        y, state = model.core.step(model._embed(tokens), state, self.source)  # type: ignore[operator]
+        return model.head(model.output_dropout(y)), state
+
+    def reorder(self, index: Tensor) -> Reader:
+        """Row i of the source becomes what row index[i] was."""
+        return Reader(self.model, self.source.reorder(index))
+
+
+def _check(config: ModelConfig, vocab_size: int) -> None:
+    if vocab_size <= END:
+        raise ConfigError(f"vocab_size = {vocab_size} must be above {END}: padding, begin and end are symbols too")
+    if config.encoder_layers < 1:
+        raise ConfigError("ModelConfig.encoder_layers = 0 must be 1 or more for a model that reads a source")
+    if config.core not in DECODERS:
+        raise ConfigError(
+            f"ModelConfig.core = {config.core!r} cannot read a source; choose one of {', '.join(DECODERS)}"
+        )
+    if config.cutoffs:
+        raise ConfigError(f"ModelConfig.cutoffs = {config.cutoffs} are for language models; leave them away here")

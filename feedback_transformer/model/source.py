@@ -1,0 +1,72 @@
+"""What a decoder reads besides its own past: a source, such as the sentence to translate, encoded once.
+
+A decoder's block attends to the memory, then to the source, then comes the feed-forward sublayer. The source goes in
+beside the state and never changes, so a state is the same thing for a decoder as for a language model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.model.attention import Dropout, lowest, split_heads
+from feedback_transformer.model.memory import Projection
+
+SourceLayer = tuple[Tensor, Tensor, Tensor]  # keys and values [B, H, S, K], mask [B, 1, 1, S]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Keys and values of S source positions for every layer of a decoder, projected once.
+
+    `mask` is added to the scores: zero at a position that exists, very low at padding.
+    """
+
+    projected: tuple[Projection, ...]  # one pair a decoder layer, each [B, H, S, K]
+    mask: Tensor  # [B, 1, 1, S]
+
+    def __len__(self) -> int:
+        return len(self.mask)
+
+    def layer(self, index: int) -> SourceLayer:
+        return (*self.projected[index], self.mask)
+
+    def reorder(self, index: Tensor) -> Source:
+        """Row i becomes what row index[i] was."""
+        return self._map(lambda x: x.index_select(0, index))
+
+    def to(self, device: torch.device | str) -> Source:
+        return self._map(lambda x: x.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Source:
+        return Source(tuple((change(keys), change(values)) for keys, values in self.projected), change(self.mask))
+
+
+def padding_mask(padding: Tensor, like: Tensor) -> Tensor:
+    """padding [B, S] bool -> what is added to scores [B, 1, 1, S], of the type of `like`"""
+    zeros = torch.zeros(padding.shape, dtype=like.dtype, device=padding.device)
+    return zeros.masked_fill(padding, lowest(like))[:, None, None]
+
+
+class SourceAttention(nn.Module):
+    """softmax(q . k_j / sqrt(K) + mask_j) v_j over all positions j of a source."""
+
+    def __init__(self, model_dim: int, num_heads: int, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.scale = head_dim**-0.5
+        self.to_query = nn.Linear(model_dim, num_heads * head_dim, bias=False)
+        self.to_output = nn.Linear(num_heads * head_dim, model_dim, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, source: SourceLayer) -> Tensor:
+        """x [B * n, T, D] -> [B * n, T, D]: n rows after each other read the same row of the source (beams)."""
+        keys, values, mask = source
+        folded = x.reshape(len(keys), -1, x.shape[-1])  # [B, n * T, D]
+        query = split_heads(self.to_query(folded) * self.scale, self.num_heads)
+        probabilities = torch.softmax(query @ keys.transpose(-1, -2) + mask, dim=-1)
+        mixed = self.dropout(probabilities) @ values
+        return self.to_output(mixed.transpose(1, 2).flatten(-2)).view(x.shape)

@@ -1,0 +1,78 @@
+"""Copy and reverse with an encoder: the digits are read as a whole, then written, at ten times the length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from feedback_transformer.config import documented
+from feedback_transformer.data.pairs import SPECIAL, PairSplit, Side
+from feedback_transformer.decoding import Search
+from feedback_transformer.model.encoder_decoder import END
+from feedback_transformer.tasks.copying import Copying
+from feedback_transformer.tasks.pair_task import PairTask, write_targets
+from feedback_transformer.tasks.task import derive_seed
+
+FRESH = 4096  # pairs of a pass where they are drawn anew for every pass
+
+
+@dataclass(frozen=True)
+class CopyingPairs(PairTask):
+    """Digits are read, then written by the model itself until it writes `end`.
+
+    Reversing 3 1 4:
+
+        source   3  1  4  end
+        input    begin  4  1  3
+        label      4    1  3  end
+
+    Scored as `Copying` is: `character` and `sequence`, the parts of symbols and of whole answers that are right.
+    """
+
+    reverse: bool = documented(False, "write the digits backwards")
+    length: int = documented(40, "digits of the longest string")
+    min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
+    test_length: int = documented(400, "digits of the strings that models are scored on")
+
+    def __post_init__(self) -> None:
+        Copying(self.reverse, self.length, self.min_length, self.test_length)  # has the same limits, and says so
+
+    @property
+    def input_size(self) -> int:
+        return SPECIAL + 10
+
+    @property
+    def metric(self) -> str:
+        return "character"
+
+    def held_out(self) -> CopyingPairs:
+        return replace(self, length=self.test_length, min_length=0)
+
+    def pairs(self, count: int, seed: int) -> PairSplit:
+        random = np.random.default_rng(seed)
+        lengths = random.integers(self.min_length or self.length, self.length + 1, size=count)
+        strings = [random.integers(SPECIAL, SPECIAL + 10, size=length) for length in lengths]
+        answers = [string[::-1] if self.reverse else string for string in strings]
+        source, target = ([np.append(row, END) for row in side] for side in (strings, answers))
+        return PairSplit(Side.join(source), Side.join(target))
+
+    def training_pairs(self, count: int, seed: int, number: int) -> PairSplit:
+        """One set of `count` pairs again and again; or, for 0, fresh ones."""
+        return self.pairs(count or FRESH, derive_seed(seed, "train", 0 if count else 1 + number))
+
+    def evaluation(self, split: str, count: int, seed: int) -> PairSplit:
+        return self.held_out().pairs(count, derive_seed(seed, split))
+
+    def score(self, model: nn.Module, data: PairSplit, device: torch.device) -> dict[str, float]:
+        search = Search(beam=1, length_ratio=1.0, extra_length=1)
+        written = write_targets(model, [data.source[i] for i in range(len(data))], search, device)
+        characters = right_characters = right_sequences = 0
+        for i, tokens in enumerate(written):
+            wanted, found = data.target[i].tolist(), [*tokens, END]
+            same = sum(a == b for a, b in zip(wanted, found, strict=False))
+            characters, right_characters = characters + len(wanted), right_characters + same
+            right_sequences += wanted == found
+        return {"character": right_characters / characters, "sequence": right_sequences / len(data)}

@@ -1,0 +1,50 @@
+"""The mean of several checkpoints of one run, which is often better than any of them.
+
+A run with `keep_checkpoints=N` keeps the weights of its last N evaluations as step-NNNNNNNN.safetensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from feedback_transformer.training import checkpoint
+from feedback_transformer.training.checkpoint import CheckpointError
+
+
+def kept_checkpoints(folder: Path) -> list[Path]:
+    """Those of evaluations, the newest last."""
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def keep_weights(
+    folder: Path, step: int, model: nn.Module, run: dict[str, Any], fingerprints: dict[str, str], count: int
+) -> None:
+    """Write the weights as they are now, and remove all but the newest `count`."""
+    weights = checkpoint.with_prefix("model", model.state_dict())
+    path = folder / f"step-{step:08d}.safetensors"
+    checkpoint.save(path, weights, {"run": run, "fingerprints": fingerprints})
+    for old in kept_checkpoints(folder)[:-count]:
+        old.unlink()
+
+
+def average(folder: Path, count: int, out: Path) -> list[Path]:
+    """Write the mean of the last `count` kept checkpoints of a run; tell which they were."""
+    paths = kept_checkpoints(folder)
+    if len(paths) < count:
+        raise CheckpointError(
+            f"{folder} keeps {len(paths)} checkpoints of evaluations, not {count}; train with keep_checkpoints={count}"
+        )
+    sums: dict[str, Tensor] = {}
+    meta = None
+    for path in paths[-count:]:
+        tensors, meta = checkpoint.load(path)
+        for name, tensor in tensors.items():
+            sums[name] = sums.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor
+    assert meta is not None
+    means = {name: (total / count).to(tensors[name].dtype) for name, total in sums.items()}
+    checkpoint.save(out, means, {**meta, "averaged": [path.name for path in paths[-count:]]})
+    return paths[-count:]
