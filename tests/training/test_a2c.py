@@ -288,7 +288,7 @@ def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         "feedback_transformer.training.supervised.Team.join", classmethod(lambda cls, *_: cls(rank=0, size=2))
     )
-    monkeypatch.setattr("feedback_transformer.training.supervised.Team.wrap", lambda self, module: module)
+    monkeypatch.setattr("feedback_transformer.training.supervised.Team.wrap", lambda self, module, *_: module)
     with pytest.raises(ConfigError, match="A2C runs in one process"):
         ActorCritic(small_run(), tmp_path, CPU)
     assert isinstance(small_run().train, ActConfig)
