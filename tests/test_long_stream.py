@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+LIMIT = 14  # MB; an allocator is not still, but a state a step would take 25 and more
+
 SCRIPT = """
 import itertools, json, sys
 import numpy as np
@@ -51,7 +53,7 @@ def growth(core: str, written: int, read: int, device: str) -> dict[str, float]:
 def test_a_stream_is_read_and_written_in_constant_memory(core: str, request: pytest.FixtureRequest) -> None:
     """128 memories are 8 KB: keeping a state a step would take 25 MB here, or keys and values of all that was read."""
     grown = growth(core, 4_000, 50_000, request.config.getoption("--device"))
-    assert max(grown.values()) < 8, grown
+    assert max(grown.values()) < LIMIT, grown
 
 
 @pytest.mark.slow
@@ -60,4 +62,4 @@ def test_a_million_tokens_are_read_and_written_in_constant_memory(core: str, req
     written = 1_000_000 if core == "feedback" else 100_000  # the baselines write a few hundred tokens a second
     grown = growth(core, written, 1_000_000, request.config.getoption("--device"))
     print(grown)
-    assert max(grown.values()) < 8, grown
+    assert max(grown.values()) < LIMIT, grown
