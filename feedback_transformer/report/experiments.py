@@ -11,14 +11,6 @@ from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_
 from feedback_transformer.report.tables import markdown_table
 
 METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
-    "bleu",
-    "rougeL",
-    "bits",
-    "perplexity",
-    "accuracy",
-    "success",
-    "reward",
-)  # a record's score: its first of these
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 
