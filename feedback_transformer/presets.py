@@ -255,31 +255,30 @@ LAPTOP.update(LAPTOP_WORLDS)
 
 # Reduced encoder-decoders. Positions of toy strings are relative, since they are tested at ten times the length.
 LAPTOP_PAIR_MODEL = ModelConfig(
-    encoder_layers=3,
+    encoder_layers=2,
     num_layers=2,
-    model_dim=128,
+    model_dim=96,
     num_heads=4,
-    ff_dim=512,
     memory_size=128,
-    dropout=0.1,
     embedding_dropout=0.1,
     tie_weights=True,
     position_std=0.1,
 )
 LAPTOP_PAIR_TRAIN = TrainConfig(
-    steps=2_400,
+    steps=1_600,
     batch_tokens=2_048,
-    learning_rate=2e-3,
-    warmup_steps=400,
+    learning_rate=4e-3,
+    warmup_steps=150,
     schedule="linear",
     adam_beta2=0.98,
     label_smoothing=0.1,
     gradient_clip=1.0,
-    eval_every=240,
+    eval_every=100,
     keep_checkpoints=5,
 )
 for name in PAIRS:
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, LAPTOP_PAIR_TRAIN)
+LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_536))
 LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=8_192))
 for name in PAIR_TOYS:
     LAPTOP[name] = (
