@@ -70,7 +70,7 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
     [
         (["train", "random-wlk"], "no task 'random-wlk'; did you mean 'random-walk'?"),
         (["train", "random-walk", "--preset", "papr"], "no preset 'papr'; did you mean 'paper'?"),
-        (["train", "random-walk", "num_layer=3"], "no field 'num_layer'; did you mean 'num_layers'?"),
+        (["train", "random-walk", "num_layer=3"], "no field 'num_layer'; did you mean 'num_layers'"),
         (["train", "random-walk", "num_layers"], "'num_layers' is not an override; write it as field=value"),
         (["train", "random-walk", "num_layers=-3"], "ModelConfig.num_layers = -3 must be 1 or more"),
         (["train", "random-walk", "num_layers=x"], "ModelConfig.num_layers = 'x' is not of type int"),
