@@ -22,6 +22,7 @@ from feedback_transformer.training.run import RunConfig
 
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
+CLOSE = 0.005
 
 
 @dataclass(frozen=True)
@@ -117,20 +118,23 @@ class Score:
             return 0.0
         return math.sqrt(sum((value - self.mean) ** 2 for value in self.values) / (len(self.values) - 1))
 
-    @property
-    def error(self) -> float:
-        """Of the mean."""
-        return self.spread / math.sqrt(len(self.values))
+    def error(self, other: Score) -> float:
+        """Of the mean; a single seed is taken to spread as the other's do."""
+        return (self.spread or other.spread) / math.sqrt(len(self.values))
 
 
 def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool) -> str:
     """Whether the claim held: a difference counts when it is twice its standard error.
 
+    Who is said to be about as good may also be a little worse: `CLOSE` of the score.
+
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
     """
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
-    noise = 2 * math.hypot(better.error, worse.error)
+    noise = 2 * math.hypot(better.error(worse), worse.error(better))
+    if claim.equal:
+        noise = max(noise, CLOSE * abs(worse.mean))
     seeds = min(len(better.values), len(worse.values))
     apart = abs(gain) > noise
     if claim.equal:
