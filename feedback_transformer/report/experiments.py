@@ -89,7 +89,9 @@ class Outcome:
         for variant in known:
             for record in self.records[variant.key]:
                 points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
-                lines.append(Series(variant.label, colours[variant.key], points[1:] or points))  # it flattens all
+                lines.append(
+                    Series(variant.label, colours[variant.key], points[1:] if len(points) > 2 else points)
+                )  # it flattens all
         bounds = [record["bounds"]["oracle"] for v in known for record in self.records[v.key] if "bounds" in record]
         if bounds:
             xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)

@@ -11,8 +11,8 @@ from html import escape
 from typing import NamedTuple
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 56, 12, 10, 40
-NAMES_WIDTH, ROW = 190, 30  # of a dot chart: room for names on the left, and the height of a row
-GAP, HEADING, LEGEND_LINE, LETTER = 24, 32, 20, 6.6
+ROW = 30  # of a dot chart
+GAP, HEADING, LEGEND_LINE, LETTER, TITLE_LETTER = 24, 32, 20, 6.6, 9.0
 NUM_COLOURS = 8  # after Okabe and Ito, whose colours colour-blind readers tell apart
 
 STYLE = """
@@ -70,7 +70,8 @@ class Chart(NamedTuple):
 
 def standalone(charts: Sequence[Chart], title: str) -> str:
     """A file of charts side by side."""
-    width, height = len(charts) * (WIDTH + GAP) - GAP, max(chart.height for chart in charts) + HEADING
+    width = max(len(charts) * (WIDTH + GAP) - GAP, LEFT + int(TITLE_LETTER * len(title)))
+    height = max(chart.height for chart in charts) + HEADING
     size = f'viewBox="0 0 {width} {height:.0f}" width="{width}" height="{height:.0f}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size}>',
@@ -114,15 +115,15 @@ def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
     """A row a variant."""
     values = [value for row in rows for value in [*row.values, *([] if row.paper is None else [row.paper])]]
     margin = 0.06 * (max(values) - min(values)) or 0.5
-    bottom = TOP + ROW * len(rows)
-    x = Scale(min(values) - margin, max(values) + margin, NAMES_WIDTH, WIDTH - RIGHT)
+    bottom, left = TOP + ROW * len(rows), 16 + LETTER * max(len(row.name) for row in rows)
+    x = Scale(min(values) - margin, max(values) + margin, left, WIDTH - RIGHT)
     parts = []
     for tick in ticks(x.low, x.high, 4):
         parts.append(_line(x(tick), x(tick), TOP, bottom, "grid"))
         parts.append(_text(x(tick), bottom + 15, f"{tick:g}", "tick"))
     for place, row in enumerate(rows):
         y = TOP + ROW * (place + 0.5)
-        parts.append(_text(NAMES_WIDTH - 8, y + 4, row.name, "name", "end"))
+        parts.append(_text(left - 8, y + 4, row.name, "name", "end"))
         parts += [_dot(x(value), y, row.colour) for value in row.values]
         if row.values:
             mean = x(sum(row.values) / len(row.values))
