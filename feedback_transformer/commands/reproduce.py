@@ -10,7 +10,7 @@ from rich.table import Table
 
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Experiment, answers, train_command
+from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import Job, finished_record, train_all
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import read_record
@@ -45,7 +45,7 @@ def reproduce(name: str, scale: str, runs: Path, results: Path | None, jobs: int
         raise ConfigError(f"--seeds = {seeds} must be 1 or more")
     results = results or Path("results" if scale == "laptop" else f"results/{scale}")
     console = Console()
-    missing = {key: run for key, run in wanted(chosen, scale, seeds).items() if not has_record(results, key, run)}
+    missing = {key: run for key, run in wanted(chosen, scale, seeds).items() if not kept_record(results, key, run)}
     show_plan(chosen, scale, missing, results, console)
     if plan:
         return 0
@@ -81,11 +81,6 @@ def wanted(experiments: list[Experiment], scale: str, seeds: int) -> dict[str, R
     runs = {key: run for experiment in experiments for key, run in experiment.runs(scale).items()}
     allowed = {key: run for key, run in runs.items() if run.seed < seeds}
     return dict(sorted(allowed.items(), key=lambda item: item[1].seed))
-
-
-def has_record(results: Path, key: str, run: RunConfig) -> bool:
-    path = results / f"{key}.json"
-    return path.exists() and answers(read_record(path), run)
 
 
 def show_plan(

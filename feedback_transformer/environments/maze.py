@@ -57,10 +57,6 @@ class Maze(Environment):
     def observation_sizes(self) -> tuple[int, ...]:
         return (*[OBJECT + self.num_objects] * 9, self.num_objects)
 
-    @property
-    def limit(self) -> int:
-        return self.episode_steps
-
     def world(self, copies: int) -> World:
         return MazeWorld(self, copies)
 

@@ -43,10 +43,6 @@ class WaterMaze(Environment):
     def observation_sizes(self) -> tuple[int, ...]:
         return (self.size**2, self.size**2, 10)
 
-    @property
-    def limit(self) -> int:
-        return self.episode_steps
-
     def world(self, copies: int) -> World:
         return WaterMazeWorld(self, copies)
 

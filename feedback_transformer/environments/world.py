@@ -124,6 +124,7 @@ class Environment(ABC):
     """A world's rules. Also a task (see `tasks/task.py`) whose score is what a policy earns."""
 
     actions: tuple[str, ...]
+    episode_steps: int
 
     @property
     @abstractmethod
@@ -131,9 +132,9 @@ class Environment(ABC):
         """An observation is a few small numbers; how many values each can have."""
 
     @property
-    @abstractmethod
     def limit(self) -> int:
         """After so many steps an episode is over."""
+        return self.episode_steps
 
     @abstractmethod
     def world(self, copies: int) -> World: ...

@@ -43,12 +43,8 @@ class Variant:
 
     def records(self, results: Path) -> list[Record]:
         """Those that exist, finished, of these very runs."""
-        found = []
-        for key, run in self.runs().items():
-            path = results / f"{key}.json"
-            if path.exists() and answers(record := read_record(path), run):
-                found.append(record)
-        return found
+        found = [kept_record(results, key, run) for key, run in self.runs().items()]
+        return [record for record in found if record]
 
 
 @dataclass(frozen=True)
@@ -75,6 +71,12 @@ class Experiment:
 
     def runs(self, scale: str) -> dict[str, RunConfig]:
         return {key: run for variant in self.variants(scale) for key, run in variant.runs().items()}
+
+
+def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
+    """The record that is kept under this key, if it is the finished one of this very run."""
+    path = results / f"{key}.json"
+    return record if path.exists() and answers(record := read_record(path), run) else None
 
 
 def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
