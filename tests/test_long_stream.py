@@ -36,13 +36,13 @@ def growth(go, tokens, first):
 stream = generate(model, torch.zeros(1, 1, dtype=torch.long, device=device), Sampling(temperature=0))
 print(json.dumps({
     "write": growth(lambda tokens: sum(1 for _ in itertools.islice(stream, tokens)), written, written // 10),
-    "read": growth(lambda tokens: mean_loss(model, np.zeros(tokens, dtype=np.uint8), device), read, read // 2),  # as many lanes in both halves
+    "read": growth(lambda tokens: mean_loss(model, np.zeros(tokens, dtype=np.uint8), device), read, read // 2),
 }))
 """
 
 
 def growth(core: str, written: int, read: int, device: str) -> dict[str, float]:
-    """Megabytes by which a process of its own grows over the last nine tenths of what it writes and half of what it reads."""
+    """Megabytes by which a process of its own grows after a tenth of what it writes, and half of what it reads."""
     if sys.platform != "linux":
         pytest.skip("the memory of a process is read from /proc")
     command = [sys.executable, "-c", SCRIPT, core, str(written), str(read), device]
