@@ -19,7 +19,7 @@ DEEP_ENCODER = {"encoder_layers": "12", "layer_drop": "0.1"}
 # On a laptop: how the pairs are prepared, and how many of them weights are chosen by and tested on (0: all).
 PREPARE = {
     "multi30k": "multi30k",
-    "iwslt14-deen": "iwslt14-deen --vocab-size 4000 --max-length 100",
+    "iwslt14-deen": "iwslt14-deen --vocab-size 4000 --max-length 100 --skip '<S_[0-9]+>'",
     "wmt14-ende": "wmt14-ende --vocab-size 6000 --max-length 100",
     "cnn-dailymail": "cnn-dailymail --vocab-size 6000 --source-words 120 --max-length 200",
 }

@@ -29,6 +29,12 @@ def test_every_experiment_on_translation_runs_at_smoke_scale(
     assert all(outcome.records.values())
 
 
+@pytest.mark.parametrize("name", ["multi30k", "iwslt", "translation", "summarization"])
+def test_the_page_names_the_command_that_makes_the_data(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "translation.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | `{EXPERIMENTS[name].prepare}`" in page
+
+
 def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
