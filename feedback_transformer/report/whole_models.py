@@ -32,8 +32,8 @@ TRANSLATION = PaperSpeed(
     "Translation, {encoder_layers} encoder and {decoder_layers} decoder layers, target tokens/s",
     "--translation",
     "A training step is a whole update: {batch} pairs of {length} tokens a side, width {model_dim}, vocabulary "
-    "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B sources "
-    "of {length} tokens, reading them included. The paper's are of its WMT model on GPUs.",
+    "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B "
+    "sources of {length} tokens, reading them included. The paper's are of its WMT model on GPUs.",
     {"feedback": (126_000, 5_410), "transformer": (280_000, 3_190)},
 )
 
