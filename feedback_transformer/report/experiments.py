@@ -10,7 +10,8 @@ from feedback_transformer.experiments.experiment import Experiment, Record, Scor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
+METRICS = ("bleu", "rougeL", "character", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first
+BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 
@@ -41,27 +42,45 @@ class Outcome:
         with_paper = any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
         header = ["model", "parameters", "tokens", "minutes", "seeds", f"test {self.metric}{reduced}"]
+        header += self._beside().values()
         header += ["paper, full scale"] if with_paper else []
         return header, [self._row(variant, with_paper) for variant in self.variants]
 
     def _row(self, variant: Variant, with_paper: bool) -> list[str]:
         records, score = self.records[variant.key], self.score(variant.key)
         if not score:
-            row = [variant.label, "-", "-", "-", "0", "not run"]
+            row = [variant.label, "-", "-", "-", "0", "not run", *("-" for _ in self._beside())]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), show(score)]
+            for name in self._beside():
+                row.append(f"{sum(record['test'][name] for record in records) / len(records):.3g}")
         paper = "-" if variant.paper is None else f"{variant.paper:g}"
         return row + ([paper] if with_paper else [])
+
+    def _beside(self) -> dict[str, str]:
+        """The other scores that its records have."""
+        tests = [record["test"] for records in self.records.values() for record in records]
+        return {name: title for name, title in BESIDE.items() if tests and all(name in test for test in tests)}
+
+    def gap(self, better: str, worse: str) -> Score | None:
+        """By how much one variant is better than another, seed by seed."""
+        scores = [self.score(better), self.score(worse)]
+        if scores[0] is None or scores[1] is None:
+            return None
+        sign = -1 if self.lower_is_better else 1
+        return Score(tuple(sign * (a - b) for a, b in zip(scores[0].values, scores[1].values, strict=False)))
 
     def claims(self) -> list[tuple[str, str]]:
         """The paper's claims, and whether they held."""
         answers = []
         for claim in self.experiment.claims:
-            better, worse = self.score(claim.better), self.score(claim.worse)
+            better, worse, lower = self.score(claim.better), self.score(claim.worse), self.lower_is_better
+            if claim.than is not None:
+                better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
             known = better is not None and worse is not None
-            said = verdict(claim, better, worse, self.lower_is_better) if known else "not run"  # type: ignore[arg-type]
+            said = verdict(claim, better, worse, lower) if known else "not run"  # type: ignore[arg-type]
             numbers = f" ({better.mean:.4g} against {worse.mean:.4g})" if known else ""  # type: ignore[union-attr]
             answers.append((claim.words, said + numbers))
         return answers
@@ -70,6 +89,7 @@ class Outcome:
         """Both tables, and the command that makes them again."""
         claims = markdown_table(["the paper's claim", "here"], [list(pair) for pair in self.claims()])
         command = f"`feedback-transformer reproduce {self.experiment.name}`"
+        command = f"`{self.experiment.prepare_command}` and {command}" if self.experiment.prepare else command
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
         note = f"{reduced}Minutes are of one core, a run. Made by {command}."
         return "\n\n".join([markdown_table(*self.rows()), note, claims])
