@@ -6,10 +6,11 @@ from pathlib import Path
 
 from feedback_transformer.report.experiments import draw_all, experiment_tables
 from feedback_transformer.report.goals import goal_table
-from feedback_transformer.report.language import language_speed, paper_models_table
+from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, random_walk_table
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record
 
@@ -26,7 +27,8 @@ def filled(document: str, results: Path) -> str:
         "worlds": world_speed(results / "bench-worlds.json"),
         **experiment_tables(results),
         "paper-models": paper_models_table(),
-        "language-speed": language_speed(results / "speed-wikitext-103-small.json"),
+        "language-speed": whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),
+        "translation-speed": whole_model_speed(results / "speed-translation.json", TRANSLATION),
     }
     return fill(document, tables)
 
