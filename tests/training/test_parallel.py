@@ -44,6 +44,7 @@ def test_two_processes_have_the_losses_of_one_with_the_same_global_batch(core: s
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_two_processes_share_batches_of_pairs_as_one_learns_from_them(tmp_path: Path) -> None:
     settings = [
         "copy-pairs",
