@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -26,9 +27,6 @@ from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
-OUT, OUT_LANGUAGE = Path("results/bench"), Path("results/speed-wikitext-103-small")
-OUT_TRANSLATION = Path("results/speed-translation")
-OUT_SPANS, OUT_WORLDS = Path("results/span"), Path("results/bench-worlds")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,112 +45,74 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--translation", action="store_true", help="instead: a whole encoder-decoder, six layers and two")
     add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
     add("--worlds", action="store_true", help="instead: worlds to act in, and learning in them")
-    outs = {"language": OUT_LANGUAGE, "translation": OUT_TRANSLATION, "spans": OUT_SPANS, "worlds": OUT_WORLDS}
-    others = "".join(f", with --{name} {out}" for name, out in outs.items())
-    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}{others})")
+    others = "".join(f", with --{name} {kind.out}" for name, kind in APART.items())
+    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({WHOLE.out}{others})")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
-    if args.language:
-        return run_apart(args, console, OUT_LANGUAGE, language.measure, lambda record: [speed_table(record, LANGUAGE)])
-    if args.translation:
-        tables = lambda record: [speed_table(record, TRANSLATION)]  # noqa: E731
-        return run_apart(args, console, OUT_TRANSLATION, translation.measure, tables)
-    if args.worlds:
-        return run_apart(args, console, OUT_WORLDS, worlds.measure, world_tables)
-    json_path = (args.out or (OUT_SPANS if args.spans else OUT)).with_suffix(".json")
+    one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
+    path: Path = args.from_record or (args.out or one.out).with_suffix(".json")
     if args.from_record:
-        json_path = args.from_record
-        record: report.Record = read_record(json_path)
-    else:
-        record = _measure_spans(args, console) if args.spans else measure(args, console)
-        save(record, json_path)
-    chart = json_path.with_suffix(".png")
-    if "spans" in record:
-        console.print(_rich(span_report.table(record)))
-        span_report.draw_chart(record, chart)
-        console.print(f"record: {json_path}   chart: {chart}")
-        return 0
-    for table in report.tables(record):
-        console.print(_rich(table))
-    if any(row["shared_kv"] for row in record["training"]):
-        report.draw_chart(record, chart)
-        console.print(f"record: {json_path}   chart: {chart}")
-    return 0
-
-
-def run_apart(
-    args: argparse.Namespace,
-    console: Console,
-    out: Path,
-    measure: Callable[[bool, int, Console], report.Record],
-    tables: Callable[[report.Record], list[report.Table]],
-) -> int:
-    """A benchmark with a record and tables of its own."""
-    if args.from_record:
-        record: report.Record = read_record(args.from_record)
+        record: report.Record = read_record(path)
     else:
         before = torch.get_num_threads()
         torch.set_num_threads(args.threads)
         try:
-            record = measure(args.quick, 1 if args.quick else args.repeats, console)
+            record = one.measure(args, console)
         finally:
             torch.set_num_threads(before)
-        save(record, (args.out or out).with_suffix(".json"))
-    for table in tables(record):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, record)
+    try:
+        tables = one.tables(record)
+    except KeyError as error:
+        kinds = ", ".join(f"--{name}" for name in APART)
+        raise ConfigError(
+            f"{path} has no {error}: it is a record of another kind; say which ({kinds}, or none)"
+        ) from None
+    for table in tables:
         console.print(_rich(table))
+    console.print(f"record: {path}")
+    if one.draw is not None:
+        one.draw(record, path.with_suffix(".png"))
+        console.print(f"chart: {path.with_suffix('.png')}")
     return 0
-
-
-def save(record: report.Record, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, record)
 
 
 def measure(args: argparse.Namespace, console: Console) -> report.Record:
     """The whole benchmark as a record."""
     shapes = QUICK if args.quick else find_shapes(args.shapes)
     repeats = 1 if args.quick else args.repeats
-    before = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
-    try:
-        present, skipped = _present(args.contenders)
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        record: report.Record = {
-            "machine": {**environment(torch.device("cpu")), "date": now},
-            "settings": {
-                "repeats": repeats,
-                "steps": shapes[0].steps,
-                "shapes": [s.name for s in shapes],
-                "dropout": args.dropout,
-            },
-            "notes": {contender.name: contender.note for contender in present},
-            "skipped": skipped,
-            **{name: [] for name in ("training", "floor", "memory", "generation")},
-        }
-        for shape in shapes:
-            if "training" in args.measure:
-                _measure_training(record, shape, present, args.dropout, repeats, console)
-            if "memory" in args.measure:
-                _measure_memory(record, shape, present, args, console)
-        if "generation" in args.measure:
-            _measure_generation(record, shapes, present, repeats, args.quick, console)
-    finally:
-        torch.set_num_threads(before)
+    present, skipped = _present(args.contenders)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    record: report.Record = {
+        "machine": {**environment(torch.device("cpu")), "date": now},
+        "settings": {
+            "repeats": repeats,
+            "steps": shapes[0].steps,
+            "shapes": [s.name for s in shapes],
+            "dropout": args.dropout,
+        },
+        "notes": {contender.name: contender.note for contender in present},
+        "skipped": skipped,
+        **{name: [] for name in ("training", "floor", "memory", "generation")},
+    }
+    for shape in shapes:
+        if "training" in args.measure:
+            _measure_training(record, shape, present, args.dropout, repeats, console)
+        if "memory" in args.measure:
+            _measure_memory(record, shape, present, args, console)
+    if "generation" in args.measure:
+        _measure_generation(record, shapes, present, repeats, args.quick, console)
     return record
 
 
 def _measure_spans(args: argparse.Namespace, console: Console) -> report.Record:
     present, skipped = _present(args.contenders or ["native", "fused", "transformer"])
-    before = torch.get_num_threads()
-    torch.set_num_threads(args.threads)
-    try:
-        return measure_spans(present, 1 if args.quick else 4 * args.repeats, args.quick, console) | {"skipped": skipped}
-    finally:
-        torch.set_num_threads(before)
+    return measure_spans(present, 1 if args.quick else 4 * args.repeats, args.quick, console) | {"skipped": skipped}
 
 
 def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:
@@ -237,3 +197,35 @@ def _rich(table: report.Table) -> RichTable:
     for row in table.rows:
         shown.add_row(*row)
     return shown
+
+
+class Benchmark(NamedTuple):
+    """One kind of benchmark: where its record goes, what is measured, how it is shown and drawn."""
+
+    out: Path
+    measure: Callable[[argparse.Namespace, Console], report.Record]
+    tables: Callable[[report.Record], list[report.Table]]
+    draw: Callable[[report.Record, Path], None] | None = None
+
+
+def _simple(measure: Callable[[bool, int, Console], report.Record]) -> Callable[..., report.Record]:
+    return lambda args, console: measure(args.quick, 1 if args.quick else args.repeats, console)
+
+
+WHOLE = Benchmark(Path("results/bench"), measure, report.tables, report.draw_chart)
+APART = {
+    "language": Benchmark(
+        Path("results/speed-wikitext-103-small"),
+        _simple(language.measure),
+        lambda record: [speed_table(record, LANGUAGE)],
+    ),
+    "translation": Benchmark(
+        Path("results/speed-translation"),
+        _simple(translation.measure),
+        lambda record: [speed_table(record, TRANSLATION)],
+    ),
+    "spans": Benchmark(
+        Path("results/span"), _measure_spans, lambda one: [span_report.table(one)], span_report.draw_chart
+    ),
+    "worlds": Benchmark(Path("results/bench-worlds"), _simple(worlds.measure), world_tables),
+}

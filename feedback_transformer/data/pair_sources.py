@@ -67,7 +67,7 @@ def _wmt(address: str, size: int, sha256: str) -> Archive:
     return Archive(tuple(f"{scheme}://{address}" for scheme in ("https", "http")), size, sha256)
 
 
-# Of Multi30k's files as AlphaEmperorOmega/emperor pins them, of WMT's as tensorflow/datasets does (url_checksums).
+# Hashes of files as public projects pin them: of WMT, tensorflow/datasets (url_checksums).
 # The hashes of pairs are our own, of the texts themselves: whatever was downloaded, they tell that it is the corpus.
 MULTI30K_ARCHIVES = (
     _multi30k("train.en", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),

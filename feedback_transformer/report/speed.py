@@ -114,6 +114,8 @@ def draw_chart(record: Record, path: Path) -> None:
     dropout = record["settings"]["dropout"][0]
     rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    if not shapes:
+        return
     figure, panels = plt.subplots(1, len(shapes), figsize=(3.4 * len(shapes) + 0.6, 3.6), squeeze=False)
     for panel, shape in zip(panels[0], shapes, strict=True):
         here = [row for row in rows if row["shape"] == shape and row["contender"] != "lstm"]

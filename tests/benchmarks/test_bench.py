@@ -16,6 +16,7 @@ from feedback_transformer.benchmarks.language import SMALL
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
 from feedback_transformer.benchmarks.spans import SHAPE
 from feedback_transformer.benchmarks.translation import SIX_TWO, zipf
+from feedback_transformer.config import ConfigError
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import draw_chart, speed_tables
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
@@ -86,7 +87,9 @@ def test_the_spans_of_a_benchmark_are_measured_shown_and_drawn(tmp_path: Path) -
     assert all(row["microseconds_a_token"] > 0 for row in record["spans"])
     assert "| one head 256, the others 64 | " in span_table(record)
     assert out.with_suffix(".png").stat().st_size > 1000
-    assert bench("--from-record", str(out.with_suffix(".json"))) == 0
+    assert bench("--spans", "--from-record", str(out.with_suffix(".json"))) == 0
+    with pytest.raises(ConfigError, match=r"span.json has no .* of another kind; say which \(--language, "):
+        bench("--from-record", str(out.with_suffix(".json")))
 
 
 def test_a_shape_with_spans_makes_a_model_that_sees_as_far() -> None:
