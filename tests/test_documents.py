@@ -11,10 +11,13 @@ import pytest
 
 from feedback_transformer.cli import run_to_train, understand
 from feedback_transformer.config import ConfigError
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.report.experiment_pages import experiment_pages
+from feedback_transformer.report.experiments import Outcome, figure
 from feedback_transformer.report.readme import filled
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -35,6 +38,19 @@ def test_examples_run_and_are_short(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tables_in_documents_are_those_of_the_records(path: Path) -> None:
     assert filled(path.read_text(), ROOT / "results") == path.read_text(), "run `make readme`"
+
+
+def test_every_experiment_has_its_page_and_figure_as_the_records_have_it() -> None:
+    pages = {path.name: path.read_text() for path in (ROOT / "docs" / "experiments").glob("*.md")}
+    assert pages == experiment_pages(ROOT / "results"), "run `make readme`"
+    for name, experiment in EXPERIMENTS.items():
+        if drawn := figure(Outcome(experiment, "laptop", ROOT / "results")):
+            assert (ROOT / "results" / f"{name}.svg").read_text() == drawn, "run `make readme`"
+
+
+def test_every_experiment_has_its_place_among_the_results() -> None:
+    text = (ROOT / "docs" / "results.md").read_text()
+    assert [name for name in EXPERIMENTS if f"<!-- table:{name} -->" not in text] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
