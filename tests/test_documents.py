@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +22,33 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_python_in_documents_runs_from_top_to_bottom(path: Path) -> None:
-    names: dict[str, object] = {}
-    for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL):
-        exec(compile(code, str(path), "exec"), names)
+# A block of Python, and what it prints where that stands indented behind it.
+PYTHON = re.compile(r"```python\n(.*?)```\n(?:\n((?:    [^\n]+\n)+))?", flags=re.DOTALL)
+WITH_PYTHON = [path for path in DOCUMENTS if PYTHON.search(path.read_text())]
+
+
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=lambda path: path.name)
+def test_python_in_documents_runs_from_top_to_bottom(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code, prints in PYTHON.findall(path.read_text()):
+        exec(compile(code, str(path), "exec", dont_inherit=True), names)
+        said = capsys.readouterr().out
+        assert not prints or said == textwrap.dedent(prints), "it prints what the document says"
     if path.name == "README.md":
         assert names["loss"].item() < 0.5, "the model of the README learns its task"
+    if path.name == "tutorial.md":
+        assert names["difference"] < 1e-5
+        assert names["right"]["feedback"][90:].mean() > 0.95
+        assert names["right"]["transformer"][90:].mean() < 0.4
+
+
+def test_no_code_in_documents_is_left_out() -> None:
+    """A fence is Python, which is run, or commands, which are understood, or the output of one."""
+    for path in DOCUMENTS:
+        text = path.read_text()
+        fences = re.findall(r"^```(\w*)$", text, flags=re.MULTILINE)[::2]
+        assert set(fences) <= {"python", ""}, path.name
+        assert len(PYTHON.findall(text)) == fences.count("python"), path.name
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
