@@ -73,6 +73,7 @@ def test_every_experiment_has_its_page_and_figure_as_the_records_have_it() -> No
 def test_every_experiment_has_its_place_among_the_results() -> None:
     text = (ROOT / "docs" / "results.md").read_text()
     assert [name for name in EXPERIMENTS if f"<!-- table:{name} -->" not in text] == []
+    assert [name for name in EXPERIMENTS if text.count(f"](../results/{name}.svg)") > 1] == [], "one figure is enough"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -109,7 +110,14 @@ def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture
     assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
 
 
-def test_tests_named_in_the_paper_map_exist() -> None:
+def test_all_that_the_paper_map_names_exists() -> None:
+    text = (ROOT / "docs" / "paper_map.md").read_text()
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    for name in re.findall(r"`(test_\w+)`", (ROOT / "docs" / "paper_map.md").read_text()):
+    named = re.findall(r"`(test_\w+)`", text)
+    assert len(named) > 30
+    for name in named:
         assert f"def {name}(" in tests, name
+    for file, name in re.findall(r"`([\w/]+\.py)`(?: `(\w+)`)?", text):
+        path = ROOT / file if file.startswith("tests/") else ROOT / "feedback_transformer" / file
+        assert path.exists(), file
+        assert re.search(rf"^ *(class|def) {name}\b|^{name}\b", path.read_text(), re.MULTILINE), f"{file} {name}"

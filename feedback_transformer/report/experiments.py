@@ -201,8 +201,10 @@ def show(score: Score) -> str:
 
 
 def experiment_table(name: str, results: Path) -> str:
-    """As its place in a document wants it."""
-    return Outcome(EXPERIMENTS[name], "laptop", results).markdown()
+    """Tables and figure, as its place in a document of docs/ wants them."""
+    outcome = Outcome(EXPERIMENTS[name], "laptop", results)
+    drawn = f"\n\n![{outcome.experiment.title}](../results/{name}.svg)" if outcome.charts() else ""
+    return outcome.markdown() + drawn
 
 
 def verdict_count(results: Path) -> str:
