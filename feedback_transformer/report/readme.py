@@ -11,10 +11,11 @@ from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
 from feedback_transformer.report.experiments import draw_all, experiment_table, verdict_count
 from feedback_transformer.report.goals import goal_table
-from feedback_transformer.report.language import language_speed, paper_models_table
+from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.tables import fill, places, random_walk_table
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record
 
@@ -37,7 +38,8 @@ def filled(document: str, results: Path) -> str:
         "verdicts": lambda: verdict_table(results),
         "verdict-count": lambda: verdict_count(results),
         "paper-models": paper_models_table,
-        "language-speed": lambda: language_speed(results / "speed-wikitext-103-small.json"),
+        "language-speed": lambda: whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),
+        "translation-speed": lambda: whole_model_speed(results / "speed-translation.json", TRANSLATION),
         **{name: functools.partial(experiment_table, name, results) for name in EXPERIMENTS},
     }
     return fill(document, {name: makers[name]() for name in places(document) if name in makers})
