@@ -92,6 +92,8 @@ def show_plan(
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
         if scale != "paper":
             console.print(f"Reduced: {experiment.reduced}.", highlight=False)
+        if scale == "laptop" and experiment.prepare:
+            console.print(f"Data: {experiment.prepare_command}", highlight=False)
     known = [value for value in minutes.values() if value is not None]
     unknown = len(missing) - len(known)
     cost_text = f"about {sum(known):.0f} core-minutes" + (f" and {unknown} runs of unknown cost" if unknown else "")

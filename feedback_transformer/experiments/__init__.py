@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feedback_transformer.experiments import (
     char_ptb,
+    copy_pairs,
     depth,
     enwik8,
     iwslt,
@@ -30,6 +31,7 @@ ALL = (
     iwslt,
     translation,
     summarization,
+    copy_pairs,
 )
 EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in ALL}
 EXPERIMENTS |= {experiment.name: experiment for experiment in worlds.EXPERIMENTS}

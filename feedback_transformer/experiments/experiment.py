@@ -49,12 +49,16 @@ class Variant:
 
 @dataclass(frozen=True)
 class Claim:
-    """`better` scores better than `worse`, or about as good; both are keys of variants."""
+    """`better` scores better than `worse`, or about as good; both are keys of variants.
+
+    With `than`, two keys as well: by more than the first of those is better than the second.
+    """
 
     words: str
     better: str
     worse: str
     equal: bool = False
+    than: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,11 @@ class Experiment:
     variants: Callable[[str], list[Variant]]
     claims: tuple[Claim, ...]
     axis: str = ""  # what the figure's x-axis is
+    prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+
+    @property
+    def prepare_command(self) -> str:
+        return f"feedback-transformer prepare {self.prepare}"
 
     def runs(self, scale: str) -> dict[str, RunConfig]:
         return {key: run for variant in self.variants(scale) for key, run in variant.runs().items()}

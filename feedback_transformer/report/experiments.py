@@ -12,7 +12,8 @@ from feedback_transformer.experiments.experiment import Claim, Experiment, Recor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
+METRICS = ("bleu", "rougeL", "character", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first
+BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
@@ -55,35 +56,59 @@ class Outcome:
         with_paper = any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
         header = ["model", "parameters", "tokens", "minutes", "seeds", f"test {self.metric}{reduced}"]
+        header += self._beside().values()
         header += ["paper, full scale"] if with_paper else []
         return header, [self._row(variant, with_paper) for variant in self.variants]
 
     def _row(self, variant: Variant, with_paper: bool) -> list[str]:
         records, score = self.records[variant.key], self.score(variant.key)
         if not score:
-            row = [variant.label, "-", "-", "-", "0", "not run"]
+            row = [variant.label, "-", "-", "-", "0", "not run", *("-" for _ in self._beside())]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), show(score)]
+            for name in self._beside():
+                row.append(f"{sum(record['test'][name] for record in records) / len(records):.3g}")
         paper = "-" if variant.paper is None else f"{variant.paper:g}"
         return row + ([paper] if with_paper else [])
+
+    def _beside(self) -> dict[str, str]:
+        """The other scores that its records have."""
+        tests = [record["test"] for records in self.records.values() for record in records]
+        return {name: title for name, title in BESIDE.items() if tests and all(name in test for test in tests)}
+
+    def gap(self, better: str, worse: str) -> Score | None:
+        """By how much one variant is better than another, seed by seed."""
+        scores = [self.score(better), self.score(worse)]
+        if scores[0] is None or scores[1] is None:
+            return None
+        sign = -1 if self.lower_is_better else 1
+        return Score(tuple(sign * (a - b) for a, b in zip(scores[0].values, scores[1].values, strict=False)))
 
     def claims(self) -> list[Answer]:
         """The paper's claims, and whether they held."""
         return [self._answer(claim) for claim in self.experiment.claims]
 
     def _answer(self, claim: Claim) -> Answer:
-        published = {variant.key: variant.paper for variant in self.variants}
-        numbers = [published.get(key) for key in (claim.better, claim.worse)]
-        paper = " against ".join("-" if number is None else f"{number:g}" for number in numbers) if any(numbers) else ""
-        better, worse = self.score(claim.better), self.score(claim.worse)
+        paper = self._published(claim)
+        better, worse, lower = self.score(claim.better), self.score(claim.worse), self.lower_is_better
+        if claim.than is not None:
+            better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
-        said = verdict(claim, better, worse, self.lower_is_better)
+        said = verdict(claim, better, worse, lower)
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
+
+    def _published(self, claim: Claim) -> str:
+        """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
+        published = {variant.key: variant.paper for variant in self.variants}
+        numbers = [published.get(key) for key in (claim.better, claim.worse)]
+        if claim.than is not None or not any(numbers):
+            return ""
+        return " against ".join("-" if number is None else f"{number:g}" for number in numbers)
 
     def claim_rows(self) -> tuple[list[str], list[list[str]]]:
         """The header and a row a claim; the paper's numbers where it gives some."""
@@ -107,6 +132,8 @@ class Outcome:
         """What was reduced, what it cost, and the command that makes it again."""
         scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
+        if self.experiment.prepare and self.scale == "laptop":
+            command = f"`{self.experiment.prepare_command}` and {command}"
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
         published = any(variant.paper is not None for variant in self.variants)
         told = "" if published else "The paper gives no numbers here. "

@@ -44,6 +44,24 @@ def test_two_processes_have_the_losses_of_one_with_the_same_global_batch(core: s
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4, abs=1e-6)
 
 
+def test_two_processes_share_batches_of_pairs_as_one_learns_from_them(tmp_path: Path) -> None:
+    settings = [
+        "copy-pairs",
+        "--preset",
+        "smoke",
+        "dropout=0",
+        "embedding_dropout=0",
+        "label_smoothing=0.1",
+        "length=5",
+    ]
+    settings += ["min_length=2", "batch_tokens=128", "num_layers=1", "encoder_layers=1", "steps=12", "eval_every=6"]
+    for processes in (1, 2):
+        run = start(processes, *settings, "--threads", "1", "--out", str(tmp_path / str(processes)))
+        _, complained = run.communicate(timeout=240)
+        assert run.returncode == 0, complained
+    assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.slow
 def test_when_one_process_dies_the_job_ends_and_resumes(tmp_path: Path) -> None:
     settings = [*SETTINGS, "steps=400", "eval_every=100", "checkpoint_seconds=0", "--quiet"]
