@@ -56,16 +56,20 @@ def _cell(column: dict[str, float], name: str) -> str:
     return f"{column[name]:,.0f} ({column[name] / column['transformer']:.2f}x)" if name in column else ""
 
 
-def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
-    """The table with what it was measured on; says so where nothing was measured yet."""
-    if not path.exists():
-        return f"Not measured yet: `feedback-transformer bench {paper.option}`."
-    record = read_record(path)
+def about_whole_model(record: Record, paper: PaperSpeed) -> str:
+    """How it was measured, and on what."""
     machine, settings = record["machine"], record["settings"]
     seconds = "CPU time of 1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     return (
         f"Measured in one run, contenders taking turns, best of {settings['repeats']}: {machine['processor']}, "
         f"{seconds}, torch {machine['torch']}, float32, commit {str(machine['commit'])[:9]}. "
-        f"{paper.about.format(**settings)} In brackets the ratio to the Transformer in the same column.\n\n"
-        f"{speed_table(record, paper).markdown()}"
+        f"{paper.about.format(**settings)} In brackets the ratio to the Transformer in the same column."
     )
+
+
+def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
+    """The table with what it was measured on; says so where nothing was measured yet."""
+    if not path.exists():
+        return f"Not measured yet: `feedback-transformer bench {paper.option}`."
+    record = read_record(path)
+    return f"{about_whole_model(record, paper)}\n\n{speed_table(record, paper).markdown()}"

@@ -54,7 +54,8 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
             }
             (tmp_path / f"{key}.json").write_text(json.dumps({**record, "test": test}))
     outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
-    assert dict(outcome.claims())["and by more with 1 than with 6"] == "holds (one seed) (5 against 1)"
+    answer = next(answer for answer in outcome.claims() if answer.words == "and by more with 1 than with 6")
+    assert (answer.here, answer.verdict) == ("5.000 against 1.000", "holds reduced (one seed)")
     header, rows = outcome.rows()
     assert [row[header.index("words/s")] for row in rows] == ["612", "-", "-", "612"] * 2
     assert main(["reproduce", "iwslt", "--plan", "--results", str(tmp_path)]) == 0
