@@ -69,7 +69,8 @@ class Outcome:
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), show(score)]
             for name in self._beside():
-                row.append(f"{sum(record['test'][name] for record in records) / len(records):.3g}")
+                mean = sum(record["test"][name] for record in records) / len(records)
+                row.append(f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}")
         paper = "-" if variant.paper is None else f"{variant.paper:g}"
         return row + ([paper] if with_paper else [])
 
