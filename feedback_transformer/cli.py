@@ -164,7 +164,9 @@ def make_parser() -> argparse.ArgumentParser:
     reproduce.add_arguments(sub)
 
     sub = add("report", run_report, "one page of all experiments, from their records", REPORT_HELP)
-    sub.add_argument("--out", type=Path, default=Path("report.html"), help="the page (report.html)")
+    sub.add_argument(
+        "--out", type=Path, default=Path("report.html"), help="the page; its tables go beside it as .md (report.html)"
+    )
     sub.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
@@ -318,10 +320,10 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    from feedback_transformer.report.page import write_page
+    from feedback_transformer.report.page import write_report  # pictures are slow to import
 
-    write_page(options.results, options.out)
-    print(f"{options.out} is written; open it in a browser")
+    tables = write_report(options.results, options.out)
+    print(f"{options.out} is written; open it in a browser. Its tables in Markdown: {tables}")
     return 0
 
 

@@ -52,7 +52,8 @@ examples:
   feedback-transformer report
   feedback-transformer report --results results --out report.html
 
-Claims, verdicts, tables, figures and cost of every experiment that has records, in one file that needs nothing else.
+Claims, verdicts, tables, learning curves, cost and commands of every experiment, from its records alone, in one file
+that needs nothing else: for a screen in dark or light, a phone, or paper. Its tables also go into a .md beside it.
 """
 
 LIST_HELP = """\

@@ -114,8 +114,9 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    for words, said in outcome.claims():
-        console.print(f"  {words}: {said}", highlight=False)
+    for answer in outcome.claims():
+        numbers = f" ({answer.here})" if answer.here else ""
+        console.print(f"  {answer.words}: {answer.verdict}{numbers}", highlight=False)
     picture = results / f"{experiment.name}.svg"
     if draw(outcome, picture):
         console.print(f"Picture: {picture}")

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from typing import NamedTuple
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Experiment, Record, Score, Variant, verdict
+from feedback_transformer.experiments.experiment import Claim, Experiment, Record, Score, Variant, verdict
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
 METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
+VERDICTS = ("holds", "does not hold", "not decided", "not run")
+PLURAL = {"holds": "hold", "does not hold": "do not hold"}
+SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
+
+
+class Answer(NamedTuple):
+    """A claim of the paper: its own numbers, ours, and whether it held."""
+
+    words: str
+    paper: str
+    here: str
+    verdict: str
 
 
 class Outcome:
@@ -55,43 +69,78 @@ class Outcome:
         paper = "-" if variant.paper is None else f"{variant.paper:g}"
         return row + ([paper] if with_paper else [])
 
-    def claims(self) -> list[tuple[str, str]]:
+    def claims(self) -> list[Answer]:
         """The paper's claims, and whether they held."""
-        answers = []
-        for claim in self.experiment.claims:
-            better, worse = self.score(claim.better), self.score(claim.worse)
-            known = better is not None and worse is not None
-            said = verdict(claim, better, worse, self.lower_is_better) if known else "not run"  # type: ignore[arg-type]
-            numbers = f" ({better.mean:.4g} against {worse.mean:.4g})" if known else ""  # type: ignore[union-attr]
-            answers.append((claim.words, said + numbers))
-        return answers
+        return [self._answer(claim) for claim in self.experiment.claims]
+
+    def _answer(self, claim: Claim) -> Answer:
+        published = {variant.key: variant.paper for variant in self.variants}
+        numbers = [published.get(key) for key in (claim.better, claim.worse)]
+        paper = " against ".join("-" if number is None else f"{number:g}" for number in numbers) if any(numbers) else ""
+        better, worse = self.score(claim.better), self.score(claim.worse)
+        if better is None or worse is None:
+            return Answer(claim.words, paper, "", "not run")
+        said = verdict(claim, better, worse, self.lower_is_better)
+        if self.scale != "paper" and said.startswith("holds"):
+            said = said.replace("holds", "holds reduced", 1)
+        return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
+
+    def claim_rows(self) -> tuple[list[str], list[list[str]]]:
+        """The header and a row a claim; the paper's numbers where it gives some."""
+        answers = self.claims()
+        if any(answer.paper for answer in answers):
+            rows = [[a.words, a.paper or "-", a.here or "-", a.verdict] for a in answers]
+            return ["claim", "paper, full scale", "here", "verdict"], rows
+        return ["claim", "here", "verdict"], [[a.words, a.here or "-", a.verdict] for a in answers]
+
+    def overall(self) -> str:
+        """One verdict for all claims, or how many there are of each."""
+        said = [kind_of(answer.verdict) for answer in self.claims()]
+        kinds = [kind for kind in VERDICTS if kind in said]
+        reduced = " reduced" if self.scale != "paper" else ""
+        if len(kinds) == 1:
+            return kinds[0] + (reduced if kinds == ["holds"] else "")
+        words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}
+        return ", ".join(f"{said.count(kind)} {words[kind]}{reduced if kind == 'holds' else ''}" for kind in kinds)
+
+    def note(self) -> str:
+        """What was reduced, what it cost, and the command that makes it again."""
+        scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
+        command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
+        reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
+        published = any(variant.paper is not None for variant in self.variants)
+        told = "" if published else "The paper gives no numbers here. "
+        if not any(self.records.values()):
+            return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, by {command}."
+        cost = f"{self.cost_hours():.1f} core-hours in all; minutes are of one core, a run."
+        return f"{reduced}{told}{cost} Made by {command}."
 
     def markdown(self) -> str:
         """Both tables, and the command that makes them again."""
-        claims = markdown_table(["the paper's claim", "here"], [list(pair) for pair in self.claims()])
-        command = f"`feedback-transformer reproduce {self.experiment.name}`"
-        reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
-        note = f"{reduced}Minutes are of one core, a run. Made by {command}."
-        return "\n\n".join([markdown_table(*self.rows()), note, claims])
+        parts = [markdown_table(*self.rows())] if any(self.records.values()) else []
+        return "\n\n".join([*parts, self.note(), markdown_table(*self.claim_rows())])
 
     def charts(self) -> list[Chart]:
-        """The figure's panels: over the axis it has, or how each learned and where it ended."""
+        """The figure's panels: over the axis it has, or where each ended; and how each learned."""
         known = [variant for variant in self.variants if self.records[variant.key]]
         if not known:
             return []
-        if self.experiment.axis:
-            return [self._by_place([variant for variant in known if variant.place is not None])]
-        colours = colours_of(known)
-        return [self._learning(known, colours), self._ends(known, colours)]
+        placed = [variant for variant in known if variant.place is not None]
+        if not placed:
+            colours = colours_of(known)
+            return [self._learning(known, colours), self._ends(known, colours)]
+        speed = all(SPEED in self.records[variant.key][0]["test"] for variant in placed)
+        lines = list(dict.fromkeys(variant.line for variant in placed))
+        panels = [self._by_place(placed, metric) for metric in (self.metric, *([SPEED] if speed else []))]
+        return [*panels, self._learning(placed, {variant.key: lines.index(variant.line) for variant in placed})]
 
     def _learning(self, known: list[Variant], colours: dict[str, int]) -> Chart:
         lines = []
         for variant in known:
             for record in self.records[variant.key]:
                 points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
-                lines.append(
-                    Series(variant.label, colours[variant.key], points[1:] if len(points) > 2 else points)
-                )  # it flattens all
+                later = points[1:] if len(points) > 2 else points  # the first flattens all
+                lines.append(Series(self._name(variant), colours[variant.key], later))
         bounds = [record["bounds"]["oracle"] for v in known for record in self.records[v.key] if "bounds" in record]
         if bounds:
             xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
@@ -104,34 +153,51 @@ class Outcome:
         better = "further left" if self.lower_is_better else "further right"
         return dot_chart(rows, f"test {self.metric}, {better} is better; a dot a seed, a bar at the mean")
 
-    def _by_place(self, known: list[Variant]) -> Chart:
+    def _by_place(self, known: list[Variant], metric: str) -> Chart:
         lines = []
         for number, name in enumerate(dict.fromkeys(variant.line for variant in known)):
             own = [variant for variant in known if variant.line == name]
-            for seed in range(max(len(self.records[variant.key]) for variant in own)):
-                dots = [(v.place, r[seed]["test"][self.metric]) for v in own if len(r := self.records[v.key]) > seed]
-                lines += [Series(CORES.get(name, name), number, [dot], dots=True) for dot in dots]  # type: ignore[list-item]
-            means = [(variant.place, score.mean) for variant in own if (score := self.score(variant.key))]
-            lines.append(Series(CORES.get(name, name), number, means))  # type: ignore[arg-type]
-        return line_chart(lines, self.experiment.axis, f"test {self.metric}; a dot a seed")
+            scores = [(v.place, [record["test"][metric] for record in self.records[v.key]]) for v in own]
+            dots = [(place, value) for place, values in scores for value in values]
+            means = [(place, sum(values) / len(values)) for place, values in scores]
+            lines.append(Series(self._name(own[0]), number, dots, dots=True))  # type: ignore[arg-type]
+            lines.append(Series(self._name(own[0]), number, means))  # type: ignore[arg-type]
+        return line_chart(lines, self.experiment.axis, f"test {metric.replace('_', ' ')}; a dot a seed", by_place=True)
+
+    def _name(self, variant: Variant) -> str:
+        """In a legend: of its line, where it is on one."""
+        return CORES.get(variant.line, variant.line) if self.experiment.axis else variant.label
 
 
 def colours_of(variants: list[Variant]) -> dict[str, int]:
-    """A colour for each; cores keep their own where each is alone."""
-    cores = [variant.run.model.core for variant in variants]
-    alone = len(set(cores)) == len(cores)
-    return {
-        v.key: list(CORES).index(core) if alone else i for i, (v, core) in enumerate(zip(variants, cores, strict=True))
-    }
+    """A colour for each; what goes by the name of a core has that core's everywhere."""
+    own = {label: number for number, label in enumerate(CORES.values())}
+    others = itertools.count(len(own))
+    return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
 
 
 def metric_of(record: Record) -> str:
     return next(name for name in METRICS if name in record["test"])
 
 
+def kind_of(said: str) -> str:
+    """A verdict without what follows it.
+
+    >>> kind_of("holds reduced (one seed)"), kind_of("not decided: within the noise")
+    ('holds', 'not decided')
+    """
+    return next(kind for kind in VERDICTS if said.startswith(kind))
+
+
 def show(score: Score) -> str:
-    spread = f" ± {score.spread:.3f}" if len(score.values) > 1 else ""
-    return f"{score.mean:.3f}{spread}"
+    """The mean and, of several seeds, their spread; four digits say enough.
+
+    >>> show(Score((1.7195, 1.7245))), show(Score((185.322,)))
+    ('1.722 ± 0.004', '185.3')
+    """
+    digits = 3 if abs(score.mean) < 10 else 1
+    spread = f" ± {score.spread:.{digits}f}" if len(score.values) > 1 else ""
+    return f"{score.mean:.{digits}f}{spread}"
 
 
 def experiment_tables(results: Path) -> dict[str, str]:

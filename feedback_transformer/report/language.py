@@ -80,11 +80,8 @@ def _cell(column: dict[str, float], name: str) -> str:
     return f"{column[name]:,.0f} ({column[name] / column['transformer']:.2f}x)" if name in column else ""
 
 
-def language_speed(path: Path) -> str:
-    """The table with what it was measured on; says so where nothing was measured yet."""
-    if not path.exists():
-        return "Not measured yet: `feedback-transformer bench --language`."
-    record = read_record(path)
+def about_language_speed(record: Record) -> str:
+    """How it was measured, and on what."""
     about, settings = record["machine"], record["settings"]
     seconds = "CPU time of 1 thread" if about["threads"] == 1 else f"{about['threads']} threads"
     return (
@@ -93,6 +90,13 @@ def language_speed(path: Path) -> str:
         f"update: B = {settings['batch']} rows of T = {settings['steps']} words with a full memory of "
         f"{settings['memory_size']}, dropout {settings['dropout']:g}, embeddings, adaptive softmax over "
         f"{settings['vocabulary']:,} words, clipping and Adam. In brackets the ratio to the Transformer in the same "
-        "column. The paper's are on GPUs, with batch 512 and T = 256 in training.\n\n"
-        f"{speed_table(record).markdown()}"
+        "column. The paper's are on GPUs, with batch 512 and T = 256 in training."
     )
+
+
+def language_speed(path: Path) -> str:
+    """The table with what it was measured on; says so where nothing was measured yet."""
+    if not path.exists():
+        return "Not measured yet: `feedback-transformer bench --language`."
+    record = read_record(path)
+    return f"{about_language_speed(record)}\n\n{speed_table(record).markdown()}"

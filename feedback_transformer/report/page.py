@@ -1,121 +1,201 @@
-"""The report: one page from the records alone, each experiment with claims, verdicts, tables, figure and cost."""
+"""The report: one page from the records alone, each experiment with claims, verdicts, tables, figure and cost.
+
+`markdown` says the same in Markdown, without the figures.
+"""
 
 from __future__ import annotations
 
 import datetime
+import re
 from html import escape
 from pathlib import Path
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.experiments import Outcome, kind_of
+from feedback_transformer.report.speed_sections import SpeedSection, speed_sections
 from feedback_transformer.report.svg import STYLE
+from feedback_transformer.report.tables import markdown_table
 
-PAPER = 'Fan, Lavril, Grave, Joulin, Sukhbaatar, <a href="https://arxiv.org/abs/2002.09402">arXiv 2002.09402</a>'
+TITLE = "The Feedback Transformer, reproduced"
+PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
+MEANING = (
+    "Every number on this page comes from a record of a run. A claim holds when the difference between the means over "
+    "seeds is more than twice its standard error; it is not decided when the difference is smaller; it holds reduced "
+    "when the runs are smaller than the paper's. ± is the standard deviation between seeds."
+)
 PAGE_STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
   max-width: 1180px; padding: 1rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.25rem; line-height: 1.3; margin-top: 3rem; }
 a { color: var(--c0); } code { font-size: 0.88em; overflow-wrap: anywhere; }
-.quiet { color: var(--quiet); } .charts { display: flex; flex-wrap: wrap; gap: 1rem; }
+.quiet { color: var(--quiet); } .charts { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0;
+  align-items: flex-start; }
 svg.chart { max-width: 100%; height: auto; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.9rem; }
-th, td { border-bottom: 1px solid var(--faint); padding: 0.3rem 0.7rem; text-align: right; }
+.wide { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-size: 0.9rem; }
+caption { font-weight: 600; text-align: left; padding-bottom: 0.3rem; }
+th, td { border-bottom: 1px solid var(--faint); padding: 0.3rem 0.7rem; text-align: right; vertical-align: top; }
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .verdict { border-radius: 1em; display: inline-block; padding: 0.1em 0.7em; border: 1px solid; font-size: 0.85rem; }
 .holds { color: var(--c2); } .fails { color: var(--c1); } .open { color: var(--quiet); }
-@media (max-width: 600px) { body { font-size: 15px; } th, td { padding: 0.25rem 0.35rem; font-size: 0.78rem; } }
-@media print { body { max-width: none; } section { break-inside: avoid; } }
+summary { cursor: pointer; }
+@media screen and (max-width: 600px) {
+  body { font-size: 15px; }
+  .wide, table, caption, tbody, tr, td { display: block; width: 100%; }
+  thead { display: none; }
+  tr { border-bottom: 1px solid var(--faint); padding: 0.5rem 0; }
+  td, .words td { border: 0; display: flex; gap: 1rem; justify-content: space-between; padding: 0.1rem 0;
+    text-align: right; }
+  td::before { color: var(--quiet); content: attr(data-head); flex: none; max-width: 50%; text-align: left; }
+  td:first-child, .words td:first-child { display: block; font-weight: 600; text-align: left; }
+  td:first-child::before { content: none; }
+  td > span { overflow-wrap: anywhere; }
+}
+@media print {
+  body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
+  h2 { break-after: avoid; } tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
+  details { display: none; }
+}
 """
 
 
 def page(results: Path, scale: str = "laptop") -> str:
     """The whole page, which needs nothing but itself."""
-    outcomes = [Outcome(experiment, scale, results) for experiment in EXPERIMENTS.values()]
-    shared = {key: records for outcome in outcomes for key, records in outcome.records.items()}
-    seconds = [record["cpu_seconds"] for records in shared.values() for record in records]
-    today = datetime.date.today().isoformat()
+    outcomes, speeds = outcomes_of(results, scale), speed_sections(results)
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            "<title>The Feedback Transformer, reproduced</title>",
+            '<link rel="icon" href="data:,">',
+            f"<title>{TITLE}</title>",
             f"<style>{STYLE}{PAGE_STYLE}</style></head><body>",
-            "<h1>The Feedback Transformer, reproduced</h1>",
-            f"<p>{PAPER}. Every number on this page comes from a record of a run; a claim holds when the difference "
-            "between the means over seeds is more than twice its standard error.</p>",
-            f'<p class="quiet">Built {today} from {len(seconds)} records, {sum(seconds) / 3600:.1f} core-hours.</p>',
-            summary(outcomes),
+            f"<h1>{TITLE}</h1>",
+            f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {MEANING}</p>',
+            f'<p class="quiet">{built(outcomes)}</p>',
+            summary(outcomes, speeds),
             *map(section, outcomes),
+            *map(speed_section, speeds),
             "</body></html>\n",
         ]
     )
 
 
-def write_page(results: Path, path: Path) -> None:
-    """The page as a file."""
+def markdown(results: Path, scale: str = "laptop") -> str:
+    """The tables of the page."""
+    outcomes = outcomes_of(results, scale)
+    rows = [[o.experiment.title, o.experiment.where, o.overall()] for o in outcomes]
+    parts = [
+        f"# {TITLE}",
+        f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {MEANING}",
+        built(outcomes),
+        markdown_table(["experiment", "in the paper", "verdict"], rows),
+    ]
+    for outcome in outcomes:
+        parts += [f"## {outcome.experiment.title}", f"In the paper: {outcome.experiment.where}.", outcome.markdown()]
+    for speed in speed_sections(results):
+        about = f"In the paper: {speed.where}. {speed.about}"
+        parts += [f"## {speed.title}", about, *(table.markdown() for table in speed.tables)]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_report(results: Path, path: Path) -> Path:
+    """The page as a file, and its tables in Markdown beside it, which is returned."""
     if not results.is_dir():
         raise ConfigError(f"--results = {results} is not a folder; `feedback-transformer reproduce` makes records")
+    tables = path.with_suffix(".md")
+    if tables == path:
+        raise ConfigError(f"--out = {path} is where the tables would go; name the page, as report.html")
     try:
         path.write_text(page(results))
+        tables.write_text(markdown(results))
     except OSError as error:
-        raise ConfigError(f"cannot write {path} ({error.strerror}); choose another --out") from None
+        raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
+    return tables
 
 
-def summary(outcomes: list[Outcome]) -> str:
-    """A row an experiment."""
-    rows = []
-    for outcome in outcomes:
-        experiment = outcome.experiment
-        name = f'<a href="#{experiment.name}">{escape(experiment.title)}</a>'
-        rows.append([name, escape(experiment.where), badge(overall(outcome))])
+def outcomes_of(results: Path, scale: str) -> list[Outcome]:
+    return [Outcome(experiment, scale, results) for experiment in EXPERIMENTS.values()]
+
+
+def built(outcomes: list[Outcome]) -> str:
+    """When, and from what; experiments share records, which are counted once."""
+    shared = {key: records for outcome in outcomes for key, records in outcome.records.items()}
+    seconds = [record["cpu_seconds"] for records in shared.values() for record in records]
+    today = datetime.date.today().isoformat()
+    return f"Built {today} from {len(seconds)} records, {sum(seconds) / 3600:.1f} core-hours."
+
+
+def summary(outcomes: list[Outcome], speeds: list[SpeedSection]) -> str:
+    """A row an experiment, and a row a benchmark."""
+    told = [(outcome.experiment, badge(outcome.overall())) for outcome in outcomes]
+    rows = [[link(e.name, e.title), escape(e.where), said] for e, said in told]
+    rows += [[link(speed.name, speed.title), escape(speed.where), "measured"] for speed in speeds]
     return table(["experiment", "in the paper", "verdict"], rows, "words")
-
-
-def overall(outcome: Outcome) -> str:
-    """One verdict for all claims."""
-    said = [answer for _, answer in outcome.claims()]
-    held = sum(answer.startswith("holds") for answer in said)
-    reduced = " reduced" if outcome.scale != "paper" else ""
-    if all(answer.startswith("not run") for answer in said):
-        return "not run"
-    if held == len(said):
-        return f"holds{reduced}"
-    return f"{held} of {len(said)} claims hold{reduced}" if held else "does not hold"
 
 
 def section(outcome: Outcome) -> str:
     """All there is to say of one experiment."""
     experiment = outcome.experiment
-    header, rows = outcome.rows()
-    claims = [[escape(words), badge(said)] for words, said in outcome.claims()]
-    reduced = f"Reduced: {escape(experiment.reduced)}. " if outcome.scale != "paper" else ""
-    cost = f"{hours:.1f} core-hours in all. " if (hours := outcome.cost_hours()) else ""
-    scale = "" if outcome.scale == "laptop" else f" --scale {outcome.scale}"
+    heads, claims = outcome.claim_rows()
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
-        f'<p class="quiet">{escape(experiment.where)}. {reduced}{cost}'
-        f"<code>feedback-transformer reproduce {experiment.name}{scale}</code></p>",
-        table(["the paper's claim", "here"], claims, "words"),
-        f'<div class="charts">{"".join(chart.svg() for chart in outcome.charts())}</div>',
-        table(header, [[escape(cell) for cell in row] for row in rows]),
-        "</section>",
+        f'<p class="quiet">{escape(experiment.where)}. {with_code(outcome.note())}</p>',
+        table(heads, [[*map(escape, row[:-1]), badge(row[-1])] for row in claims], "words"),
     ]
-    return "\n".join(parts)
+    if any(outcome.records.values()):
+        header, rows = outcome.rows()
+        parts += [
+            f'<div class="charts">{"".join(chart.svg() for chart in outcome.charts())}</div>',
+            table(header, [list(map(escape, row)) for row in rows]),
+            runs(outcome),
+        ]
+    return "\n".join([*parts, "</section>"])
+
+
+def runs(outcome: Outcome) -> str:
+    """Each run with the command that makes it again, to be unfolded."""
+    rows = []
+    for variant in outcome.variants:
+        for record in outcome.records[variant.key]:
+            score, minutes = f"{record['test'][outcome.metric]:.4g}", f"{record['cpu_seconds'] / 60:.1f}"
+            cells = [f"{variant.label}, seed {record['run']['seed']}", score, minutes]
+            rows.append([*map(escape, cells), f"<code>{escape(record.get('command') or '')}</code>"])
+    made = table(["run", f"test {outcome.metric}", "minutes", "made again by"], rows, "words")
+    return f"<details><summary>Each run and its command</summary>{made}</details>"
+
+
+def speed_section(speed: SpeedSection) -> str:
+    tables = [table(t.heads, [list(map(escape, row)) for row in t.rows], caption=t.title) for t in speed.tables]
+    about = f'<p class="quiet">{escape(speed.where)}. {with_code(speed.about)}</p>'
+    return "\n".join([f'<section id="{speed.name}"><h2>{escape(speed.title)}</h2>', about, *tables, "</section>"])
+
+
+def link(name: str, title: str) -> str:
+    return f'<a href="#{name}">{escape(title)}</a>'
 
 
 def badge(said: str) -> str:
     """A verdict in its colour; what follows it in plain words."""
     verdict, bracket, rest = said.partition(" (")
-    kind = "holds" if verdict.startswith("holds") else "fails" if verdict.startswith("does not") else "open"
+    one = "," not in verdict  # else of several claims
+    kind = {"holds": "holds", "does not hold": "fails"}.get(kind_of(verdict), "open") if one else "open"
     return f'<span class="verdict {kind}">{escape(verdict)}</span>{escape(bracket + rest)}'
 
 
-def table(header: list[str], rows: list[list[str]], kind: str = "") -> str:
-    """Cells are HTML already."""
+def with_code(text: str) -> str:
+    """Words between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def table(header: list[str], rows: list[list[str]], kind: str = "", caption: str = "") -> str:
+    """Cells are HTML already; each knows its column's head, for where a row becomes a list."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    lines = [zip(header, row, strict=True) for row in rows]
+    cells = ["".join(f'<td data-head="{escape(name)}"><span>{cell}</span></td>' for name, cell in row) for row in lines]
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    named = f"<caption>{escape(caption)}</caption>" if caption else ""
+    inside = f"{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide"><table class="{kind}">{inside}</table></div>'

@@ -75,23 +75,33 @@ def _table(title: str, rows: list[Row], value: str, column: Callable[[Row], str]
     return Table(title, ["", *columns], [[name, *(cell(name, head) for head in columns)] for name in names])
 
 
-def speed_summary(record: Record) -> str:
+def summary_tables(record: Record) -> list[Table]:
     """Training as it is mostly done, its memory, and generation."""
     left_out = ("dropout 0,", "per layer")
-    chosen = [table for table in tables(record) if not any(words in f"{table.title}," for words in left_out)]
-    return speed_tables(record, chosen)
+    return [table for table in tables(record) if not any(words in f"{table.title}," for words in left_out)]
 
 
-def speed_tables(record: Record, chosen: list[Table] | None = None) -> str:
-    """All tables, or those that are chosen, with the machine they were measured on."""
+def speed_summary(record: Record) -> str:
+    return speed_tables(record, summary_tables(record))
+
+
+def about_speed(record: Record) -> str:
+    """How it was measured, and on what."""
     about = record["machine"]
-    parts = [
+    return (
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
         f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block "
         "(16 for the random walk, as the demonstration trains), "
         "full memory, forward and backward; in brackets the ratio to "
-        "our Transformer.",
+        "our Transformer."
+    )
+
+
+def speed_tables(record: Record, chosen: list[Table] | None = None) -> str:
+    """All tables, or those that are chosen, with the machine they were measured on."""
+    parts = [
+        about_speed(record),
         *(table.markdown() for table in (tables(record) if chosen is None else chosen)),
         "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + "; `floor`: the "
         "matrix products of a training step alone, at the best rate torch reaches for any of them.",

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 300, 56, 12, 10, 40
-ROW = 30  # of a dot chart
-GAP, HEADING, LEGEND_LINE, LETTER, TITLE_LETTER = 24, 32, 20, 6.6, 9.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 290, 56, 12, 10, 40
+ROW, NAME_LINE = 30, 16  # of a dot chart
+GAP, HEADING, LEGEND_LINE, LEGEND_LEFT, LETTER, TITLE_LETTER = 24, 32, 20, 8.0, 6.6, 9.0
+WIDE_RANGE = 10  # from which on an axis is one of doublings
 NUM_COLOURS = 8  # after Okabe and Ito, whose colours colour-blind readers tell apart
 
 STYLE = """
@@ -84,18 +85,23 @@ def standalone(charts: Sequence[Chart], title: str) -> str:
     return "\n".join(parts)
 
 
-def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> Chart:
-    """Lines over a number; several of one colour and name share one entry of the legend."""
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: bool = False) -> Chart:
+    """Lines over a number; several of one colour and name share one entry of the legend.
+
+    `by_place`: the numbers are few, each has its mark, and where they double they stand equally far apart.
+    """
     points = [point for line in series for point in line.points]
     xs, ys = [x for x, _ in points], [y for _, y in points]
     bottom = HEIGHT - BOTTOM
-    x = Scale(min(xs), max(xs), LEFT + 8, WIDTH - RIGHT - 8)
+    doubling = by_place and max(xs) > WIDE_RANGE * min(xs) > 0
+    x = Scale(min(xs), max(xs), LEFT + 8, WIDTH - RIGHT - 8, doubling)
+    marks = sorted(set(xs)) if by_place else ticks(x.low, x.high)
     y = Scale(min(ys), max(ys), bottom - 6, TOP + 6)
     parts = []
     for tick in ticks(y.low, y.high):
         parts.append(_line(LEFT, WIDTH - RIGHT, y(tick), y(tick), "grid"))
         parts.append(_text(LEFT - 6, y(tick) + 4, f"{tick:g}", "tick", "end"))
-    parts += [_text(x(tick), bottom + 15, f"{tick:g}", "tick") for tick in ticks(x.low, x.high)]
+    parts += [_text(x(mark), bottom + 15, f"{mark:g}", "tick") for mark in marks]
     parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 6, x_label, "label"))
     turned = f"translate(13 {(bottom + TOP) / 2}) rotate(-90)"
     parts.append(f'<text class="label" transform="{turned}" text-anchor="middle">{escape(y_label)}</text>')
@@ -115,15 +121,19 @@ def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
     """A row a variant."""
     values = [value for row in rows for value in [*row.values, *([] if row.paper is None else [row.paper])]]
     margin = 0.06 * (max(values) - min(values)) or 0.5
-    bottom, left = TOP + ROW * len(rows), 16 + LETTER * max(len(row.name) for row in rows)
+    left = 16 + LETTER * max(len(row.name) for row in rows)
+    above = NAME_LINE if left > WIDTH / 2 else 0  # long names stand above their dots
+    left, height = (16.0, ROW + above) if above else (left, ROW)
+    bottom = TOP + height * len(rows)
     x = Scale(min(values) - margin, max(values) + margin, left, WIDTH - RIGHT)
     parts = []
     for tick in ticks(x.low, x.high, 4):
         parts.append(_line(x(tick), x(tick), TOP, bottom, "grid"))
         parts.append(_text(x(tick), bottom + 15, f"{tick:g}", "tick"))
     for place, row in enumerate(rows):
-        y = TOP + ROW * (place + 0.5)
-        parts.append(_text(left - 8, y + 4, row.name, "name", "end"))
+        y = TOP + height * place + above + ROW / 2
+        at, anchor = ((left, y - 14), "start") if above else ((left - 8, y + 4), "end")
+        parts.append(_text(*at, row.name, "name", anchor))
         parts += [_dot(x(value), y, row.colour) for value in row.values]
         if row.values:
             mean = x(sum(row.values) / len(row.values))
@@ -150,15 +160,16 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 class Scale:
-    """Numbers to places."""
+    """Numbers to places; `doubling` by their logarithms."""
 
-    def __init__(self, low: float, high: float, start: float, end: float) -> None:
+    def __init__(self, low: float, high: float, start: float, end: float, doubling: bool = False) -> None:
         if high <= low:
             low, high = low - 0.5, high + 0.5
-        self.low, self.high, self.start, self.end = low, high, start, end
+        self.low, self.high, self.start, self.end, self.doubling = low, high, start, end, doubling
 
     def __call__(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        low, high, here = map(math.log, (self.low, self.high, value)) if self.doubling else (self.low, self.high, value)
+        return self.start + (here - low) / (high - low) * (self.end - self.start)
 
 
 def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
@@ -166,11 +177,11 @@ def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
     names = dict.fromkeys((line.name, line.colour) for line in series)
     if len(names) < 2:
         return [], 0
-    parts, x, lines = [], float(LEFT), 1
+    parts, x, lines = [], LEGEND_LEFT, 1
     for name, colour in names:
         width = 34 + LETTER * len(name)
-        if x > LEFT and x + width > WIDTH:
-            x, lines = LEFT, lines + 1
+        if x > LEGEND_LEFT and x + width > WIDTH:
+            x, lines = LEGEND_LEFT, lines + 1
         y = HEIGHT + LEGEND_LINE * (lines - 0.5)
         parts.append(_line(x, x + 16, y, y, f"line c{colour % NUM_COLOURS}"))
         parts.append(_text(x + 21, y + 4, name, "name", "start"))

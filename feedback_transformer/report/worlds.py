@@ -39,14 +39,18 @@ def world_tables(record: dict[str, Any]) -> list[Table]:
     ]
 
 
-def world_speed(path: Path) -> str:
-    """All tables with the machine, in Markdown."""
-    record = read_record(path)
+def about_worlds(record: dict[str, Any]) -> str:
+    """How it was measured, and on what."""
     about = record["machine"]
-    told = (
+    return (
         f"Measured in one run, contenders taking turns, in CPU time, best of {record['settings']['repeats']}: "
         f"{about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, commit "
         f"{str(about['commit'])[:9]}; in brackets the ratio to the Transformer."
     )
-    return "\n\n".join([told, *(table.markdown() for table in world_tables(record))])
+
+
+def world_speed(path: Path) -> str:
+    """All tables with the machine, in Markdown."""
+    record = read_record(path)
+    return "\n\n".join([about_worlds(record), *(table.markdown() for table in world_tables(record))])

@@ -10,7 +10,8 @@ import pytest
 
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.report.svg import ticks
+from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.svg import Scale, Series, line_chart, ticks
 
 VOID = {"meta", "link", "br", "img", "input"}
 
@@ -52,7 +53,11 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
     parser.feed(text)
     assert not parser.open
     assert parser.seen.count("section") == len(EXPERIMENTS)
-    assert "does not hold</span> (1.5 against 1.25)" in text, "Feedback is worse in these records"
+    assert "1.500 ± 0.001 against 1.250 ± 0.001" in text
+    assert '<span class="verdict fails">does not hold</span>' in text, "Feedback is worse in these records"
+    tables = out.with_suffix(".md").read_text()
+    assert "| Feedback is better than the Transformer | 1.500 ± 0.001 against 1.250 ± 0.001 | does not hold |" in tables
+    assert tables.count("\n## ") == len(EXPERIMENTS)
     assert "from 4 records, 0.1 core-hours" in text
     assert "1.500 ± 0.001" in text
     assert "src=" not in text, "nothing is loaded from elsewhere"
@@ -61,6 +66,31 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
 def test_a_page_without_records_says_so(tmp_path: Path) -> None:
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").read_text().count("not run") >= len(EXPERIMENTS)
+
+
+def test_the_papers_numbers_stand_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:
+    words = Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).markdown()
+    assert "| Feedback is better than the Transformer | 18.3 against 19.9 | - | not run |" in words
+    assert "Not run yet: 9 runs, by `feedback-transformer reproduce wikitext`" in words
+
+
+def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
+    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.25)
+    make_record(tmp_path, "ptb-char/transformer-seed-0", 1.5)
+    assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run"
+    assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).overall() == "not run"
+
+
+def test_the_tables_never_overwrite_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.md")]) == 2
+    assert "name the page, as report.html" in capsys.readouterr().err
+
+
+def test_an_axis_of_doublings_has_equal_steps() -> None:
+    near = Scale(2, 64, 0, 100, doubling=True)
+    assert near(8) - near(4) == pytest.approx(near(64) - near(32))
+    chart = line_chart([Series("a", 0, [(2, 0.1), (4, 0.5), (64, 1.0)])], "memory", "success", by_place=True)
+    assert [mark for mark in ("2", "4", "64") if f">{mark}</text>" in "".join(chart.parts)] == ["2", "4", "64"]
 
 
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

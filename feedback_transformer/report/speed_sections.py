@@ -1,0 +1,46 @@
+"""Speed, for the report: the paper's Table 5, from the records of benchmarks, as far as they have been run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from feedback_transformer.report.language import about_language_speed, speed_table
+from feedback_transformer.report.speed import Table, about_speed, summary_tables
+from feedback_transformer.report.worlds import about_worlds, world_tables
+from feedback_transformer.training.record import read_record
+
+PAPER_FRAMES = "22.3K"
+
+
+class SpeedSection(NamedTuple):
+    """What was measured, how, with what command, and the numbers."""
+
+    name: str
+    title: str
+    where: str  # in the paper
+    about: str
+    tables: list[Table]
+
+
+def speed_sections(results: Path) -> list[SpeedSection]:
+    """Of every benchmark that has a record."""
+    sections = []
+    if (path := results / "speed-wikitext-103-small.json").exists():
+        record = read_record(path)
+        about = f"{about_language_speed(record)} Made by `feedback-transformer bench --language`."
+        sections.append(SpeedSection("speed", "Training and inference speed", "Table 5", about, [speed_table(record)]))
+    if (path := results / "bench-worlds.json").exists():
+        record = read_record(path)
+        about = (
+            f"The paper has {PAPER_FRAMES} frames/s for both attention cores, on 20 cores and a GPU. "
+            f"{about_worlds(record)} Made by `feedback-transformer bench --worlds`."
+        )
+        title = "Speed of reinforcement learning"
+        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record)))
+    if (path := results / "bench.json").exists():
+        record = read_record(path)
+        about = f"{about_speed(record)} Made by `feedback-transformer bench`."
+        tables = summary_tables(record)
+        sections.append(SpeedSection("speed-engines", "Speed of the engines", "not in the paper", about, tables))
+    return sections
