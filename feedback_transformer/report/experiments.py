@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +37,12 @@ class Outcome:
         self.experiment, self.scale = experiment, scale
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
-        self.metric = next((metric_of(r[0]) for r in self.records.values() if r), "score")
+        first = next((metric_of(r[0]) for r in self.records.values() if r and not experiment.scores), "score")
+        self.scores = experiment.scores or (first,)
+        self.metric = self.scores[0]  # what ranks, and is drawn
 
-    def score(self, key: str) -> Score | None:
-        values = tuple(record["test"][self.metric] for record in self.records.get(key, []))
+    def score(self, key: str, name: str = "") -> Score | None:
+        values = tuple(record["test"][name or self.metric] for record in self.records.get(key, []))
         return Score(values) if values else None
 
     @property
@@ -51,33 +54,45 @@ class Outcome:
         return sum(record["cpu_seconds"] for records in self.records.values() for record in records) / 3600
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
-        """The header and a row a variant."""
-        with_paper = any(variant.paper is not None for variant in self.variants)
+        """The header and a row a variant; then what others have published."""
+        elsewhere = self.experiment.elsewhere
+        published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
-        header = ["model", "parameters", "tokens", "minutes", "seeds", f"test {self.metric}{reduced}"]
-        header += ["paper, full scale"] if with_paper else []
-        return header, [self._row(variant, with_paper) for variant in self.variants]
+        header = ["model", "parameters", "tokens", "minutes", "seeds", *(f"test {s}{reduced}" for s in self.scores)]
+        header += ["published" if elsewhere else "paper, full scale"] if published else []
+        rows = [self._row(variant, published) for variant in self.variants]
+        blank = ["-"] * (4 + len(self.scores))
+        return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
-    def _row(self, variant: Variant, with_paper: bool) -> list[str]:
-        records, score = self.records[variant.key], self.score(variant.key)
-        if not score:
-            row = [variant.label, "-", "-", "-", "0", "not run"]
+    def _row(self, variant: Variant, published: bool) -> list[str]:
+        records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
+        if not records:
+            row = [variant.label, "-", "-", "-", "0", *(["not run"] * len(scores))]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
-            row += [str(len(records)), show(score)]
-        paper = "-" if variant.paper is None else f"{variant.paper:g}"
-        return row + ([paper] if with_paper else [])
+            row += [str(len(records)), *(show(score) for score in scores if score)]
+        return row + ([self._numbers(variant.published)] if published else [])
+
+    def _numbers(self, of: Callable[[str], float | None]) -> str:
+        """What is published, a number a score."""
+        numbers = [of(name) for name in self.scores]
+        return (
+            "-"
+            if not any(n is not None for n in numbers)
+            else " / ".join("-" if n is None else f"{n:g}" for n in numbers)
+        )
 
     def claims(self) -> list[Answer]:
         """The paper's claims, and whether they held."""
         return [self._answer(claim) for claim in self.experiment.claims]
 
     def _answer(self, claim: Claim) -> Answer:
-        published = {variant.key: variant.paper for variant in self.variants}
+        name = claim.score or self.metric
+        published = {variant.key: variant.published(name) for variant in self.variants}
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
         paper = " against ".join("-" if number is None else f"{number:g}" for number in numbers) if any(numbers) else ""
-        better, worse = self.score(claim.better), self.score(claim.worse)
+        better, worse = self.score(claim.better, name), self.score(claim.worse, name)
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
         said = verdict(claim, better, worse, self.lower_is_better)
@@ -108,7 +123,7 @@ class Outcome:
         scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
-        published = any(variant.paper is not None for variant in self.variants)
+        published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published else "The paper gives no numbers here. "
         if not any(self.records.values()):
             return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, by {command}."
@@ -117,7 +132,8 @@ class Outcome:
 
     def markdown(self) -> str:
         """Both tables, and the command that makes them again."""
-        parts = [markdown_table(*self.rows())] if any(self.records.values()) else []
+        known = any(self.records.values()) or self.experiment.elsewhere
+        parts = [markdown_table(*self.rows())] if known else []
         return "\n\n".join([*parts, self.note(), markdown_table(*self.claim_rows())])
 
     def charts(self) -> list[Chart]:

@@ -18,7 +18,7 @@ def filled(document: str, results: Path) -> str:
     """The document with its tables as the records have them."""
     bench, two_threads = (read_record(results / name) for name in ("bench.json", "bench-2-threads.json"))
     tables = {
-        "random-walk": random_walk_table(results),
+        "demo": random_walk_table(results),
         "speed": speed_tables(bench),
         "speed-summary": speed_summary(bench),
         "goals": goal_table(bench, two_threads),
