@@ -13,15 +13,17 @@ from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import Job, finished_record, train_all
+from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.run import RunConfig
 
 SCALES = ("smoke", "laptop", "paper")
+SPEED = "speed"  # trains nothing: its records come from `bench`
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "experiment", help="one of `feedback-transformer list experiments`, toy-tasks, state-tracking, all"
+        "experiment", help="one of `feedback-transformer list experiments`, or toy-tasks, state-tracking, speed, all"
     )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
     sub.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
@@ -36,6 +38,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The command."""
+    if options.experiment == SPEED:
+        show_table("Speed: Table 5", *speed_rows(options.results or Path("results")), Console())
+        return 0
     chosen, scale, seeds = choose(options.experiment), options.scale, options.seeds
     if scale not in SCALES:
         raise ConfigError(f"there is no scale {scale!r}{nearest(scale, SCALES)}")
@@ -79,7 +84,7 @@ def choose(name: str) -> list[Experiment]:
     if name in GROUPS:
         return [EXPERIMENTS[one] for one in GROUPS[name]]
     if name not in EXPERIMENTS:
-        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [*EXPERIMENTS, *GROUPS])}")
+        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [*EXPERIMENTS, *GROUPS, SPEED])}")
     return [EXPERIMENTS[name]]
 
 
@@ -90,15 +95,19 @@ def wanted(experiments: list[Experiment], scale: str, seeds: int) -> dict[str, R
     return dict(sorted(allowed.items(), key=lambda item: item[1].seed))
 
 
+def show_table(title: str, header: list[str], rows: list[list[str]], console: Console) -> None:
+    table = Table(*header, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def show(experiment: Experiment, scale: str, results: Path, console: Console) -> None:
     from feedback_transformer.report.experiments import Outcome, draw  # pictures are slow to import
 
     outcome = Outcome(experiment, scale, results)
     header, rows = outcome.rows()
-    table = Table(*header, title=experiment.title, title_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    show_table(experiment.title, header, rows, console)
     for answer in outcome.claims():
         numbers = f" ({answer.here})" if answer.here else ""
         console.print(f"  {answer.words}: {answer.verdict}{numbers}", highlight=False)

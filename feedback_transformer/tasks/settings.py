@@ -65,7 +65,7 @@ for name in ("copy", "reverse"):
 # Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
 # never learns which is whose.
 EASY = "print_weight=2,if_weight=0,echo=0.3"
-for name, variables, steps in (("algorithmic-3", 3, 16_000), ("algorithmic-5", 5, 24_000)):
+for name, variables, steps in (("algorithmic-3", 3, 16_000), ("algorithmic-5", 5, 20_000)):
     LAPTOP_TOYS[name] = (
         replace(LAPTOP_MODEL, num_heads=4, head_dim=16, position_slopes=(3.0, 3.0, 0.3, 0.05), position_std=0.3),
         replace(
