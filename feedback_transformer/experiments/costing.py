@@ -16,7 +16,7 @@ from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
 
-WORK = 2e10  # tokens times parameters of an update: what a core does in seconds
+WORK = 4e9  # tokens times parameters of an update: what a core does in seconds
 FILLING = 32  # updates, at most, that fill the memory first
 TIMED = 2
 

@@ -44,7 +44,7 @@ def formal(column: int) -> tuple[Elsewhere, ...]:
 SIZE = "0.1M parameters (LSTM: 0.3M)"
 TASKS = (
     Tracking("parity", "Parity of 40 to 256 bits, learned on 40", ("scaled", "accuracy"),
-             f"{SIZE}, 12M tokens", formal(0)),
+             f"{SIZE}, 6.1M tokens", formal(0)),
     Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
              f"{SIZE}, 20M tokens", formal(1)),
     Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
