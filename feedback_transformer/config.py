@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import difflib
+import functools
 import math
 import types
 import typing
@@ -293,10 +294,15 @@ def _underived(config: Any) -> dict[str, Any]:
     return {name: 0 for name, value in derived.items() if getattr(config, name) == value}
 
 
-def field_types(kind: Any) -> dict[str, Any]:
+def field_types(kind: Any) -> Mapping[str, Any]:
     """Field name -> its type, for a dataclass."""
+    return _read_field_types(kind)
+
+
+@functools.cache  # it is slow, and a table of experiments makes hundreds of configurations
+def _read_field_types(kind: Any) -> Mapping[str, Any]:
     hints = typing.get_type_hints(kind)
-    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init}
+    return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init})
 
 
 def _coerce(kind: type, name: str, wanted: Any, value: Any) -> Any:

@@ -5,25 +5,50 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from feedback_transformer.cli import run_to_train, understand
 from feedback_transformer.config import ConfigError
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.report.experiment_pages import experiment_pages
+from feedback_transformer.report.experiments import Outcome, figure
 from feedback_transformer.report.readme import filled
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_python_in_documents_runs_from_top_to_bottom(path: Path) -> None:
-    names: dict[str, object] = {}
-    for code in re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL):
-        exec(compile(code, str(path), "exec"), names)
+# A block of Python, and what it prints where that stands indented behind it.
+PYTHON = re.compile(r"```python\n(.*?)```\n(?:\n((?:    [^\n]+\n)+))?", flags=re.DOTALL)
+WITH_PYTHON = [path for path in DOCUMENTS if PYTHON.search(path.read_text())]
+
+
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=lambda path: path.name)
+def test_python_in_documents_runs_from_top_to_bottom(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code, prints in PYTHON.findall(path.read_text()):
+        exec(compile(code, str(path), "exec", dont_inherit=True), names)
+        said = capsys.readouterr().out
+        assert not prints or said == textwrap.dedent(prints), "it prints what the document says"
     if path.name == "README.md":
         assert names["loss"].item() < 0.5, "the model of the README learns its task"
+    if path.name == "tutorial.md":
+        assert names["difference"] < 1e-5
+        assert names["right"]["feedback"][90:].mean() > 0.95
+        assert names["right"]["transformer"][90:].mean() < 0.4
+
+
+def test_no_code_in_documents_is_left_out() -> None:
+    """A fence is Python, which is run, or commands, which are understood, or the output of one."""
+    for path in DOCUMENTS:
+        text = path.read_text()
+        fences = re.findall(r"^```(\w*)$", text, flags=re.MULTILINE)[::2]
+        assert set(fences) <= {"python", ""}, path.name
+        assert len(PYTHON.findall(text)) == fences.count("python"), path.name
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -35,6 +60,20 @@ def test_examples_run_and_are_short(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tables_in_documents_are_those_of_the_records(path: Path) -> None:
     assert filled(path.read_text(), ROOT / "results") == path.read_text(), "run `make readme`"
+
+
+def test_every_experiment_has_its_page_and_figure_as_the_records_have_it() -> None:
+    pages = {path.name: path.read_text() for path in (ROOT / "docs" / "experiments").glob("*.md")}
+    assert pages == experiment_pages(ROOT / "results"), "run `make readme`"
+    for name, experiment in EXPERIMENTS.items():
+        if drawn := figure(Outcome(experiment, "laptop", ROOT / "results")):
+            assert (ROOT / "results" / f"{name}.svg").read_text() == drawn, "run `make readme`"
+
+
+def test_every_experiment_has_its_place_in_a_document() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    assert [name for name in EXPERIMENTS if f"<!-- table:{name} -->" not in text] == []
+    assert [name for name in EXPERIMENTS if text.count(f"](../results/{name}.svg)") > 1] == [], "one figure is enough"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -71,7 +110,14 @@ def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture
     assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
 
 
-def test_tests_named_in_the_paper_map_exist() -> None:
+def test_all_that_the_paper_map_names_exists() -> None:
+    text = (ROOT / "docs" / "paper_map.md").read_text()
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    for name in re.findall(r"`(test_\w+)`", (ROOT / "docs" / "paper_map.md").read_text()):
+    named = re.findall(r"`(test_\w+)`", text)
+    assert len(named) > 30
+    for name in named:
         assert f"def {name}(" in tests, name
+    for file, name in re.findall(r"`([\w/]+\.py)`(?: `(\w+)`)?", text):
+        path = ROOT / file if file.startswith("tests/") else ROOT / "feedback_transformer" / file
+        assert path.exists(), file
+        assert re.search(rf"^ *(class|def) {name}\b|^{name}\b", path.read_text(), re.MULTILINE), f"{file} {name}"

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from feedback_transformer.benchmarks import language, worlds
+from feedback_transformer.benchmarks import language, translation, worlds
 from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
@@ -20,13 +20,14 @@ from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
-from feedback_transformer.report.language import speed_table as language_table
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, speed_table
 from feedback_transformer.report.worlds import world_tables
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
 OUT, OUT_LANGUAGE = Path("results/bench"), Path("results/speed-wikitext-103-small")
+OUT_TRANSLATION = Path("results/speed-translation")
 OUT_SPANS, OUT_WORLDS = Path("results/span"), Path("results/bench-worlds")
 
 
@@ -43,10 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--language", action="store_true", help="instead: a whole language model, the paper's small one of WikiText-103"
     )
+    add("--translation", action="store_true", help="instead: a whole encoder-decoder, six layers and two")
     add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
     add("--worlds", action="store_true", help="instead: worlds to act in, and learning in them")
-    outs = f"{OUT}; with --language {OUT_LANGUAGE}, with --spans {OUT_SPANS}, with --worlds {OUT_WORLDS}"
-    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({outs})")
+    outs = {"language": OUT_LANGUAGE, "translation": OUT_TRANSLATION, "spans": OUT_SPANS, "worlds": OUT_WORLDS}
+    others = "".join(f", with --{name} {out}" for name, out in outs.items())
+    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({OUT}{others})")
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
@@ -54,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
     if args.language:
-        return run_apart(args, console, OUT_LANGUAGE, language.measure, lambda record: [language_table(record)])
+        return run_apart(args, console, OUT_LANGUAGE, language.measure, lambda record: [speed_table(record, LANGUAGE)])
+    if args.translation:
+        tables = lambda record: [speed_table(record, TRANSLATION)]  # noqa: E731
+        return run_apart(args, console, OUT_TRANSLATION, translation.measure, tables)
     if args.worlds:
         return run_apart(args, console, OUT_WORLDS, worlds.measure, world_tables)
     json_path = (args.out or (OUT_SPANS if args.spans else OUT)).with_suffix(".json")

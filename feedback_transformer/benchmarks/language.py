@@ -2,32 +2,25 @@
 
 The paper's speed table is of this task, on GPUs. Here the batch and the block are smaller; embeddings, adaptive
 softmax, clipping and Adam are included; words are drawn by Zipf's law, which decides how often rare clusters are
-computed. With one thread its CPU time counts: a turn takes seconds, and no turn of seconds is left alone by others.
+computed.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 
 from feedback_transformer.benchmarks.contenders import full_state
-from feedback_transformer.benchmarks.speed import calls_within, take_turns
+from feedback_transformer.benchmarks.speed import Run
+from feedback_transformer.benchmarks.whole_models import Turn, measure_models, updating, zipf
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.presets import PAPER_MODELS, PAPER_TRAIN
-from feedback_transformer.training.optimizer import make_optimizer
-from feedback_transformer.training.record import environment
 
-Run = Callable[[], None]
 WORDS = 267_735  # of WikiText-103
 
 
@@ -60,56 +53,37 @@ TINY = Setting(
 def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
     """Training and generation, contenders taking turns, as a record."""
     setting = TINY if quick else SMALL
-    record: dict[str, Any] = {
-        "machine": {
-            **environment(torch.device("cpu")),
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        },
-        "settings": {
-            "repeats": repeats,
+    configs = setting.contenders()
+
+    def generating(batch: int) -> Turn:
+        return Turn({name: generation(config, setting.vocabulary, batch) for name, config in configs.items()}, batch)
+
+    return measure_models(
+        {
             "batch": setting.batch,
             "steps": setting.steps,
             "vocabulary": setting.vocabulary,
             "memory_size": setting.model.memory_size,
             "dropout": setting.model.dropout,
         },
-    }
-    configs = setting.contenders()
-    console.print("training", style="dim")
-    runs = {name: training(config, setting) for name, config in configs.items()}
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    seconds = take_turns(runs, repeats, patience=math.inf, clock=clock)
-    record["training"] = [rates(name, each, setting.batch * setting.steps) for name, each in seconds.items()]
-    record["generation"] = []
-    for batch in setting.generation_batches:
-        console.print(f"generation B{batch}", style="dim")
-        runs = {name: generation(config, setting.vocabulary, batch) for name, config in configs.items()}
-        calls = 2 if quick else max(2, min(calls_within(run, 0.5) for run in runs.values()))
-        for name, each in take_turns(runs, repeats, calls, math.inf, clock).items():
-            record["generation"].append({"batch": batch, **rates(name, each, batch)})
-    return record
-
-
-def rates(name: str, seconds: float, tokens: int) -> dict[str, Any]:
-    return {"contender": name, "seconds": seconds, "tokens_per_second": tokens / seconds}
+        lambda: Turn(
+            {name: training(config, setting) for name, config in configs.items()}, setting.batch * setting.steps
+        ),
+        {batch: functools.partial(generating, batch) for batch in setting.generation_batches},
+        quick,
+        repeats,
+        console,
+    )
 
 
 def training(config: ModelConfig, setting: Setting) -> Run:
-    """One update over a block with a full memory: loss, gradients, clipping, Adam."""
-    train = PAPER_TRAIN["wikitext-103"]
+    """One update over a block with a full memory."""
     model = LanguageModel(config, setting.vocabulary)
-    optimizer = make_optimizer(model, train)
     tokens = zipf(setting.batch, setting.steps + 1, setting.vocabulary)
     state = full_state(model.core, config, setting.batch)
-
-    def run() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        losses, _ = model.losses(tokens[:, :-1], tokens[:, 1:], state)
-        losses.mean().backward()  # type: ignore[no-untyped-call]
-        clip_grad_norm_(model.parameters(), train.gradient_clip)
-        optimizer.step()
-
-    return run
+    return updating(
+        model, PAPER_TRAIN["wikitext-103"], lambda: model.losses(tokens[:, :-1], tokens[:, 1:], state)[0].mean()
+    )
 
 
 def generation(config: ModelConfig, vocabulary: int, batch: int) -> Run:
@@ -124,10 +98,3 @@ def generation(config: ModelConfig, vocabulary: int, batch: int) -> Run:
         tokens = logits.argmax(dim=-1)
 
     return run
-
-
-def zipf(batch: int, steps: int, vocabulary: int) -> Tensor:
-    """Words [B, T] of which the r-th most frequent comes about 1/r as often as the first."""
-    random = torch.Generator().manual_seed(0)
-    uniform = torch.rand(batch, steps, generator=random, dtype=torch.float64)
-    return (vocabulary**uniform).long() - 1

@@ -72,6 +72,7 @@ examples:
   feedback-transformer bench --quick                          seconds: does it run?
   feedback-transformer bench --shapes B64 --contenders native transformer --measure training
   feedback-transformer bench --language                       a whole language model at a shape of the paper
+  feedback-transformer bench --translation                    a whole encoder-decoder, six layers and two
   feedback-transformer bench --spans                          what short adaptive spans save, a few minutes
 
 All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from feedback_transformer.config import ConfigError, nearest
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.fused import DTYPES, fused_block
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "BlockWeights",
     "Engine",
     "Needs",
+    "Source",
     "check_name",
     "choose",
     "engines",
@@ -46,6 +47,7 @@ class BlockFunction(Protocol):
         reset: Tensor | None,
         weights: BlockWeights,
         options: BlockOptions,
+        source: Source | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -57,7 +59,6 @@ class Needs(NamedTuple):
     one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
     autocast: bool = False
     plain: bool = True  # no hooks on the layers inside, no module replaced by another kind
-    extra: str = ""  # what else, in words, that no engine but the loop has
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,6 @@ class Engine:
             return f"the device {needs.device}"
         if needs.autocast:
             return "autocast"
-        if needs.extra:
-            return needs.extra
         if not needs.plain:
             return "layers with hooks or replaced modules, since it does not call them"
         if needs.dtype not in self.dtypes:
@@ -109,11 +108,17 @@ def _dtype_name(dtype: torch.dtype) -> str:
 
 
 def _native_block(
-    x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
+    x: Tensor,
+    memory: Tensor,
+    length: Tensor,
+    reset: Tensor | None,
+    weights: BlockWeights,
+    options: BlockOptions,
+    source: Source | None = None,
 ) -> tuple[Tensor, Tensor]:
     from feedback_transformer.kernels.native import native_block
 
-    return native_block(x, memory, length, reset, weights, options)
+    return native_block(x, memory, length, reset, weights, options, source)
 
 
 def _native_unavailable() -> str | None:

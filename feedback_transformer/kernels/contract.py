@@ -1,21 +1,23 @@
 """What an engine computes: a block of T Feedback Transformer steps, from tensors to tensors.
 
-    y, memories = engine(x, memory, length, reset, weights, options)
+    y, memories = engine(x, memory, length, reset, weights, options, source)
 
     x         [B, T, D]     the block's inputs, x_t^0
     memory    [B, M, D]     carried memories, oldest first, M <= S; they may require gradient
     length    [B]           how many of the newest carried slots exist for a row
     reset     [B, T] bool   or None: a row begins anew (sees nothing older) before that step
+    source    a `Source`    or None: what a decoder's layers read between attention and feed-forward; differentiable
     y         [B, T, D]     x_t^L, before the final norm
     memories  [B, T, D]     m_t of every step; differentiable like y
 
-It must equal the step loop of `model/feedback.py` in outputs and in the gradient of x, memory and every weight.
+It must equal the step loop of `model/feedback.py` in outputs and in the gradient of x, memory, source and every weight.
 P is 1 when all layers share keys and values, else L; F is the feed-forward width, S the memory window, or the part of
 it that adaptive spans reach.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -43,6 +45,10 @@ class BlockWeights(NamedTuple):
     position: Tensor  # [K, S], column S - d for a memory d steps back
     position_bias: Tensor | None  # [H, S]
     span: Tensor | None = None  # [L, H, S], what e^score is multiplied with before the softmax divides by the sum
+    source_query: Tensor | None = None  # [L, H*K, D], of a decoder only, like the next three
+    source_output: Tensor | None = None  # [L, D, H*K]
+    source_gain: Tensor | None = None  # [L, D]
+    source_shift: Tensor | None = None  # [L, D]
 
 
 class BlockOptions(NamedTuple):
@@ -52,6 +58,38 @@ class BlockOptions(NamedTuple):
     pre_norm: bool
     dropout: float = 0.0  # on attention probabilities and on the ReLU, zero outside training
     seed: int = 0  # of the dropout masks: the same seed gives the same masks
+
+
+class Source(NamedTuple):
+    """What a decoder reads besides its own past, such as the sentence to translate: N positions, projected once."""
+
+    keys: Tensor  # [L, B, H, N, K], of every layer of the decoder
+    values: Tensor  # [L, B, H, N, K]
+    mask: Tensor  # [B, N], added to the scores: zero at a position that exists, very low at padding
+    length: Tensor  # [B]: behind so many positions there is padding only
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values [B, H, N, K], mask [B, 1, 1, N]"""
+        return self.keys[index], self.values[index], self.mask[:, None, None]
+
+    def layers(self, kept: Sequence[bool]) -> Source:
+        """Without the layers that LayerDrop leaves out."""
+        return self if all(kept) else self._replace(keys=self.keys[list(kept)], values=self.values[list(kept)])
+
+    def reorder(self, index: Tensor) -> Source:
+        """Row i becomes what row index[i] was."""
+        keys, values = (part.index_select(1, index) for part in self[:2])
+        return Source(keys, values, self.mask[index], self.length[index])
+
+    def for_rows(self, rows: int) -> Source:
+        """A row of the source for each of `rows` rows, of which rows / B after each other read the same (beams)."""
+        count = len(self.mask)
+        if rows == count:
+            return self
+        return self.reorder(torch.arange(count, device=self.mask.device).repeat_interleave(rows // count))
+
+    def to(self, device: torch.device | str) -> Source:
+        return Source(*(part.to(device) for part in self))
 
 
 def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:

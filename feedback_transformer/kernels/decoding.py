@@ -16,7 +16,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
 
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.native_decoding import DecodingState, PackedOnce, PackedWeights, begin, native_step
 
 Weights = Callable[[], tuple[BlockWeights, BlockOptions]]
@@ -67,7 +67,9 @@ def begin_stream(core: nn.Module, memory: Tensor, length: Tensor, weights: Weigh
     return Stream(begin(memory, length, packed), packed, ref(core))
 
 
-def next_step(core: nn.Module, x: Tensor, stream: Stream, weights: Weights) -> tuple[Tensor, Stream]:
+def next_step(
+    core: nn.Module, x: Tensor, stream: Stream, weights: Weights, source: Source | None = None
+) -> tuple[Tensor, Stream]:
     """x [B, D] -> y [B, D] before the final norm, and the stream one step on.
 
     The keys and values of another core, or in another number type, are of no use: then it begins from the memories.
@@ -78,5 +80,5 @@ def next_step(core: nn.Module, x: Tensor, stream: Stream, weights: Weights) -> t
         packed = stream.packed
     else:
         packed = known.get(weights)
-    y, state = native_step(x, stream.state, packed)
+    y, state = native_step(x, stream.state, packed, source)
     return y, Stream(state, packed, stream.core)

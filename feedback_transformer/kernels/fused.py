@@ -9,27 +9,33 @@ algebra.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, history_of_block
-from feedback_transformer.kernels.dropout import keep_probability, random_signs
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source, history_of_block
+from feedback_transformer.kernels.dropout import random_signs
+from feedback_transformer.kernels.folding import Folded, fold, fold_source, project
+from feedback_transformer.kernels.norms import Norm, normalise
+from feedback_transformer.kernels.source_steps import (
+    FoldedSource,
+    SourceGradients,
+    SourceStep,
+    SourceTrace,
+    SourceUndone,
+    key_value_gradients,
+)
 from feedback_transformer.kernels.steps import (
     Gradients,
-    Layer,
     Noise,
-    Norm,
     Norms,
-    Shared,
     Trace,
     Window,
     backward_step,
     forward_step,
-    normalise,
 )
 
 DTYPES = (torch.float32, torch.float64)
@@ -42,6 +48,7 @@ def fused_block(
     reset: Tensor | None,
     weights: BlockWeights,
     options: BlockOptions,
+    source: Source | None = None,
     compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The contract of an engine. `compiled` runs the steps through torch.compile, over windows of a fixed size."""
@@ -52,104 +59,13 @@ def fused_block(
         padding = (0, 0, window - memory.shape[1], 0)
         keys, values = (torch.nn.functional.pad(part, padding) for part in (keys, values))
     plan = Plan(length, reset, x.shape[1], keys.shape[2], window, options, compiled)
-    inputs = (x, keys, values, *folded)
+    inputs = (x, keys, values, *folded, *(() if source is None else fold_source(source, weights, options)))
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
     y, memories = _Block.apply(plan, keep, *inputs)  # type: ignore[no-untyped-call]
     return y, memories
 
 
 # ------------------------------------------------------------------------------------------- before the loop
-
-
-class Folded(NamedTuple):
-    """The weights as the loop wants them, each a differentiable function of the contract's."""
-
-    query: Tensor  # [L, H*K, D]
-    query_shift: Tensor  # [L, H*K]
-    output: Tensor  # [L, D, H*K]
-    expand: Tensor  # [L, F, D]
-    expand_shift: Tensor  # [L, F]
-    contract: Tensor  # [L, D, F]
-    contract_shift: Tensor  # [L, D]
-    attention_gain: Tensor | None  # [L, D], post-norm only, like the next three
-    attention_shift: Tensor | None
-    feed_forward_gain: Tensor | None
-    feed_forward_shift: Tensor | None
-    key_value: Tensor  # [P*2*H*K, D]
-    key_value_shift: Tensor  # [P*2*H*K]
-    mixing: Tensor  # [L+1]
-    position: Tensor  # [K, S]
-    position_bias: Tensor | None  # [H, S]
-    span: Tensor | None  # [L, H, S]
-
-    def layers(self) -> list[Layer]:
-        per_layer = self[: len(Layer._fields)]
-        return [
-            Layer(*(cast(Tensor, None if part is None else part[index]) for part in per_layer))
-            for index in range(len(self.query))
-        ]
-
-    def shared(self, slots: int) -> Shared:
-        first = self.position.shape[1] - slots
-        span = None if self.span is None else self.span[..., first:]
-        return Shared(self.key_value, self.key_value_shift, self.mixing, self.position[:, first:], span)
-
-
-def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
-    """Constants of a block multiplied into the weights, outside the loop, where autograd takes them apart again.
-
-    1/sqrt(K) goes into the query; dropout's 1/keep into the projection behind it; under pre-norm each norm's gain and
-    shift into the projection that follows: W (g n + c) = (W g) n + W c. Norms of one memory then differ no more.
-    """
-    w = weights
-    kept = 1 / keep_probability(options.dropout)
-    scale = (w.query.shape[1] // options.num_heads) ** -0.5
-    key_value = torch.cat([w.key, w.value], dim=1)  # [P, 2*H*K, D]
-    query, expand, expand_shift = w.query * scale, w.expand, w.expand_bias
-    query_shift, key_value_shift = query.new_zeros(query.shape[:2]), key_value.new_zeros(key_value.shape[:2])
-    if options.pre_norm:
-        assert w.memory_gain is not None
-        assert w.memory_shift is not None
-        query, query_shift = _absorb(query, w.attention_gain, w.attention_shift)
-        expand, shift = _absorb(expand, w.feed_forward_gain, w.feed_forward_shift)
-        expand_shift = expand_shift + shift
-        key_value, key_value_shift = _absorb(key_value, w.memory_gain, w.memory_shift)
-    post = not options.pre_norm
-    return Folded(
-        query=query,
-        query_shift=query_shift,
-        output=w.output * kept,
-        expand=expand,
-        expand_shift=expand_shift,
-        contract=w.contract * kept,
-        contract_shift=w.contract_bias,
-        attention_gain=w.attention_gain if post else None,
-        attention_shift=w.attention_shift if post else None,
-        feed_forward_gain=w.feed_forward_gain if post else None,
-        feed_forward_shift=w.feed_forward_shift if post else None,
-        key_value=key_value.flatten(0, 1),
-        key_value_shift=key_value_shift.flatten(),
-        mixing=w.mixing,
-        position=w.position,
-        position_bias=w.position_bias,
-        span=w.span,
-    )
-
-
-def _absorb(weight: Tensor, gain: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    return weight * gain.unsqueeze(1), torch.bmm(weight, shift.unsqueeze(2)).squeeze(2)
-
-
-def project(memory: Tensor, folded: Folded, options: BlockOptions) -> tuple[Tensor, Tensor]:
-    """Carried memories [B, M, D] to keys and values [P, B*H, M, K], under autograd: once a block, current weights."""
-    batch, slots, width = memory.shape
-    heads, head_dim = options.num_heads, folded.position.shape[0]
-    normed = torch.nn.functional.layer_norm(memory, (width,)) if options.pre_norm else memory
-    both = torch.nn.functional.linear(normed, folded.key_value, folded.key_value_shift)
-    pairs = len(folded.key_value) // (2 * heads * head_dim)
-    split = both.view(batch, slots, pairs, 2, heads, head_dim).permute(3, 2, 0, 4, 1, 5)
-    keys, values = split.reshape(2, pairs, batch * heads, slots, head_dim)
-    return keys, values
 
 
 class Plan:
@@ -196,17 +112,17 @@ class Plan:
         return (self.history[:, t] > 0).to(like.dtype).repeat_interleave(self.options.num_heads).unsqueeze(1)
 
 
-def _noises(plan: Plan, layers: int, rows: int, hidden: int, like: Tensor) -> Iterator[Noise | None]:
+def _noises(plan: Plan, layers: int, rows: int, hidden: int, read: int, like: Tensor) -> Iterator[Noise | None]:
     """The noise of each step, drawn from the block's own generator: a seed means the same masks again."""
     if not plan.options.dropout:
         yield from (None for _ in plan.slots)
         return
     generator = torch.Generator(like.device).manual_seed(plan.options.seed)
+    batch = len(plan.history)
     for slots in plan.slots:
-        drawn = random_signs(layers * (rows * slots + hidden), plan.options.dropout, generator, like)
-        attention, rest = drawn[: layers * rows * slots], drawn[layers * rows * slots :]
-        batch = len(plan.history)
-        yield Noise(attention.view(layers, rows, slots), rest.view(layers, batch, hidden // batch))
+        sizes = [layers * rows * slots, layers * batch * hidden, layers * rows * read]
+        drawn = torch.split(random_signs(sum(sizes), plan.options.dropout, generator, like), sizes)
+        yield Noise(drawn[0].view(layers, rows, slots), drawn[1].view(layers, batch, hidden), drawn[2])
 
 
 # ------------------------------------------------------------------------------------------------ the block
@@ -224,30 +140,36 @@ class _Block(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, keep: bool, x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-        folded = Folded(*rest[2:])
+        folded, source = _sorted(rest[2:])
         batch, steps, width = x.shape
         layers, rows, hidden = len(folded.query), rest[0].shape[1], folded.expand.shape[1]
         kept_steps = steps if keep else 1  # without a backward one step's buffers serve all
         trace = _new_trace(x, folded, kept_steps, plan.options.pre_norm)
         attentions = _new_attentions(x, plan, layers * rows, keep)
+        read = None if source is None else SourceTrace.new(source, kept_steps, batch)
+        positions = 0 if source is None else source.mask.shape[2]
         window = Window(*(_extended(carried, steps) for carried in rest[:2]))
         y, memories = x.new_empty(2, batch, steps, width)
         run, _ = _step_functions(plan.compiled)
         weights, shared = folded.layers(), {slots: folded.shared(slots) for slots in set(plan.slots)}
-        for t, noise in enumerate(_noises(plan, layers, rows, batch * hidden, x)):
+        for t, noise in enumerate(_noises(plan, layers, rows, hidden, positions, x)):
             step = trace.at(t % kept_steps)
+            reading = None
+            if source is not None and read is not None:
+                drop = None if noise is None else noise.source.view(layers, rows, positions)
+                reading = SourceStep(source, read.at(t % kept_steps), drop)
             step.layers[0].copy_(x[:, t])
             slots = plan.slots[t]
             run(
                 step, attentions[t].view(layers, rows, slots), window.slots(plan.first(t), plan.carried + t + 1),
                 weights, shared[slots], plan.offsets(t, folded.position_bias, x), plan.alive(t, x), noise,
-                plan.options.pre_norm,
+                plan.options.pre_norm, reading,
             )  # fmt: skip
             y[:, t] = step.layers[-1]
             memories[:, t] = step.memory[0]
         if keep:
             ctx.plan = plan
-            ctx.save_for_backward(*attentions, *trace, *window, *folded)
+            ctx.save_for_backward(*attentions, *trace, *window, *(read or ()), *rest[2:])
         return y, memories
 
     @staticmethod
@@ -257,10 +179,17 @@ class _Block(torch.autograd.Function):
         pre_norm, steps = plan.options.pre_norm, len(plan.slots)
         saved = list(ctx.saved_tensors)
         attentions, saved = saved[:steps], saved[steps:]
-        trace, window, folded = Trace(*saved[:7]), Window(*saved[7:9]), Folded(*saved[9:])
+        trace, window, saved = Trace(*saved[:7]), Window(*saved[7:9]), saved[9:]
+        read = SourceTrace(*saved[:4]) if len(saved) > len(Folded._fields) else None
+        folded, source = _sorted(saved[4:] if read else saved)
         layers, rows = len(folded.query), window.keys.shape[1]
         norms = _norms(trace, folded, pre_norm)
         grads = _new_gradients(trace, folded, grad_y, grad_memories, pre_norm)
+        undone = None
+        if source is not None and read is not None:
+            undone = SourceUndone(
+                source, read, SourceGradients.like(read, not pre_norm), _normed(read.sums, source.gain, source.shift)
+            )
         grad_window = Window(torch.zeros_like(window.keys), torch.zeros_like(window.values))
         grad_position = torch.zeros_like(folded.position)
         grad_bias = None if folded.position_bias is None else torch.zeros_like(folded.position_bias)
@@ -275,11 +204,19 @@ class _Block(torch.autograd.Function):
                 None if grad_bias is None else grad_bias[:, columns:],
                 None if grad_span is None else grad_span[..., columns:], trace.at(t), norms.at(t),
                 attentions[t].view(layers, rows, slots), window.slots(first, last), weights, shared[slots],
-                plan.options.dropout > 0, pre_norm,
+                plan.options.dropout > 0, pre_norm, None if undone is None else undone.at(t),
             )  # fmt: skip
         carried = grad_window.slots(0, plan.carried)
-        by_weight = _weight_gradients(trace, norms, grads, folded, pre_norm)
-        return None, None, grads.input[0].transpose(0, 1), *carried, *by_weight, grad_position, grad_bias, grad_span
+        fed = norms.sums if undone is None else undone.norm
+        by_weight = _weight_gradients(trace, norms, fed, grads, pre_norm)
+        by_source = () if undone is None else _source_gradients(undone, norms.sums)
+        x = grads.input[0].transpose(0, 1)
+        return None, None, x, *carried, *by_weight, grad_position, grad_bias, grad_span, *by_source
+
+
+def _sorted(parts: Sequence[Any]) -> tuple[Folded, FoldedSource | None]:
+    count = len(Folded._fields)
+    return Folded(*parts[:count]), FoldedSource(*parts[count:]) if len(parts) > count else None
 
 
 def _new_trace(x: Tensor, folded: Folded, steps: int, pre_norm: bool) -> Trace:
@@ -322,14 +259,18 @@ def _extended(carried: Tensor, steps: int) -> Tensor:
 
 def _norms(trace: Trace, folded: Folded, pre_norm: bool) -> Norms:
     """Recomputed for the whole block at once: cheaper than to store and carry them through the loop."""
+    sums = _normed(trace.sums, folded.attention_gain, folded.attention_shift)
     if pre_norm:
-        return Norms(normalise(trace.layers[:-1]), normalise(trace.sums), normalise(trace.memory))
-    sums = normalise(trace.sums)
-    assert folded.attention_gain is not None
-    assert folded.attention_shift is not None
-    z = sums.normed * folded.attention_gain[:, None, None] + folded.attention_shift[:, None, None]
+        return Norms(normalise(trace.layers[:-1]), sums, normalise(trace.memory))
     layers, memory = trace.layers[:-1], trace.memory
-    return Norms(Norm(layers, layers, layers), sums._replace(normed=z), Norm(memory, memory, memory))
+    return Norms(Norm(layers, layers, layers), sums, Norm(memory, memory, memory))
+
+
+def _normed(sums: Tensor, gain: Tensor | None, shift: Tensor | None) -> Norm:
+    norm = normalise(sums)
+    if gain is None or shift is None:
+        return norm
+    return norm._replace(normed=norm.normed * gain[:, None, None] + shift[:, None, None])
 
 
 def _new_gradients(trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: Tensor, pre_norm: bool) -> Gradients:
@@ -348,25 +289,39 @@ def _new_gradients(trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: 
 
 
 def _weight_gradients(
-    trace: Trace, norms: Norms, grads: Gradients, folded: Folded, pre_norm: bool
+    trace: Trace, norms: Norms, fed: Norm, grads: Gradients, pre_norm: bool
 ) -> tuple[Tensor | None, ...]:
-    """One product a weight, over all steps and rows; in the order of `Folded`, as far as the mixing."""
+    """One product a weight, over all steps and rows; in the order of `Folded`, as far as the mixing.
+
+    `fed` is what the feed-forward sublayer read.
+    """
     gains: tuple[Tensor | None, ...] = (None,) * 4
     if not pre_norm:
-        attention, feed_forward = normalise(trace.sums)[0], normalise(trace.outputs)[0]
-        gains = (
-            (grads.normed_sums * attention).sum((1, 2)), grads.normed_sums.sum((1, 2)),
-            (grads.normed_outputs * feed_forward).sum((1, 2)), grads.normed_outputs.sum((1, 2)),
-        )  # fmt: skip
+        gains = *_gain(grads.normed_sums, trace.sums), *_gain(grads.normed_outputs, trace.outputs)
     return (
         _product(grads.query, norms.attention[0]), grads.query.sum((1, 2)),
         _product(grads.sums, trace.mixed),
-        _product(grads.hidden, norms.feed_forward[0]), grads.hidden.sum((1, 2)),
+        _product(grads.hidden, fed[0]), grads.hidden.sum((1, 2)),
         _product(grads.outputs, trace.hidden), grads.outputs.sum((1, 2)),
         *gains,
         _product(grads.key_value, norms.memory[0])[0], grads.key_value.sum((0, 1, 2)),
         torch.mv(trace.layers.flatten(1), grads.memory.flatten()),
     )  # fmt: skip
+
+
+def _source_gradients(undone: SourceUndone, read: Norm) -> tuple[Tensor | None, ...]:
+    """In the order of `FoldedSource`; `read` is what the queries read."""
+    grads, trace = undone.grads, undone.trace
+    return (
+        _product(grads.query, read[0]), grads.query.sum((1, 2)), _product(grads.sums, trace.mixed),
+        *((None, None) if undone.folded.gain is None else _gain(grads.normed_sums, trace.sums)),
+        *key_value_gradients(trace, grads), None,
+    )  # fmt: skip
+
+
+def _gain(grad: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """Of gain and shift [L, D], from the gradient behind the norm of `sums`."""
+    return (grad * normalise(sums)[0]).sum((1, 2)), grad.sum((1, 2))
 
 
 def _product(grad: Tensor, given: Tensor) -> Tensor:

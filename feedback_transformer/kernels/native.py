@@ -7,25 +7,28 @@ and who owns what. Decoding one step at a time is in `native_decoding.py`.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.native_build import library, native_available
 
 __all__ = ["native_available", "native_block"]
 
 LARGE_PAGE = 2 << 20
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
-# The order of struct Weights and struct Gradients in csrc/layout.h; the last four may be missing.
+# The order of struct Weights and struct Gradients in csrc/layout.h; from memory_gain on they may be missing.
 POINTER_ORDER = (
     *("query", "output", "expand", "expand_bias", "contract", "contract_bias"),
     *("attention_gain", "attention_shift", "feed_forward_gain", "feed_forward_shift"),
     *("key", "value", "mixing", "position", "memory_gain", "memory_shift", "position_bias", "span"),
+    *("source_query", "source_output", "source_gain", "source_shift"),
 )
+SOURCE_ORDER = ("source_keys", "source_values", "source_mask", "source_length")  # struct SourceKeys
 WeightPointers = ctypes.c_void_p * len(POINTER_ORDER)
 
 
@@ -35,7 +38,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "steps", "carried", "layers", "width", "heads", "head")),
         *((name, ctypes.c_int64) for name in ("inner", "pairs", "window", "reach", "slots", "pre_norm", "save")),
-        *((name, ctypes.c_int64) for name in ("threads", "seed")),
+        *((name, ctypes.c_int64) for name in ("threads", "seed", "source", "source_rows")),
         ("windows", ctypes.c_void_p),
         ("dropout", ctypes.c_double),
     )
@@ -47,7 +50,7 @@ class ForwardIO(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("x", "memory", "length", "reset", "y", "memories")),
         ("memories_stride", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("keys", "values")),
+        *((name, ctypes.c_void_p) for name in ("keys", "values", *SOURCE_ORDER)),
     )
 
 
@@ -59,24 +62,33 @@ class BackwardIO(ctypes.Structure):
         for name in (
             *("y_gradient", "memories_gradient", "memory", "length", "reset"),
             *("keys", "values", "x_gradient", "memory_gradient"),
+            *(*SOURCE_ORDER, "source_keys_gradient", "source_values_gradient"),
         )
     )
 
 
 def native_block(
-    x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
+    x: Tensor,
+    memory: Tensor,
+    length: Tensor,
+    reset: Tensor | None,
+    weights: BlockWeights,
+    options: BlockOptions,
+    source: Source | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The contract of `contract.py`, on the CPU in float32 or float64, with torch.get_num_threads() threads."""
     check_block(x, memory, length, reset, weights, options)
-    shape = block_shape(x, memory, weights, options)
+    check_source(x, weights, options, source)
+    shape = block_shape(x, memory, weights, options, source)
     length = length.to(torch.int64).contiguous()
     reset = None if reset is None else reset.to(torch.bool).contiguous()
-    tracked = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, memory, *weights))
-    if not tracked:
+    parts = source or (None,) * len(Source._fields)
+    inputs = (x, memory, *parts, *weights)
+    if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
         shape.save = 0
-        y, memories, _ = run_forward(shape, x.detach(), memory.detach(), length, reset, weights)
+        y, memories, _ = run_forward(shape, x.detach(), memory.detach(), length, reset, weights, source)
         return y, memories
-    return _Block.apply(shape, length, reset, x, memory, *weights)  # type: ignore[no-untyped-call]
+    return _Block.apply(shape, length, reset, *inputs)  # type: ignore[no-untyped-call]
 
 
 class Loan(ctypes.Structure):
@@ -112,13 +124,13 @@ class _Block(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, shape: Shape, length: Tensor, reset: Tensor | None, x: Tensor, memory: Tensor, *weights: Tensor | None
+        ctx: Any, shape: Shape, length: Tensor, reset: Tensor | None, x: Tensor, memory: Tensor, *rest: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         memory = memory.contiguous()
-        named = BlockWeights(*weights)  # type: ignore[arg-type]
-        y, memories, tape = run_forward(shape, x, memory, length, reset, named)
+        source, weights = _sorted(rest)
+        y, memories, tape = run_forward(shape, x, memory, length, reset, weights, source)
         # A saved tensor, because autograd lets go of those after backward even if somebody still holds the loss.
-        ctx.save_for_backward(tape.tensor(), memory, *weights)
+        ctx.save_for_backward(tape.tensor(), memory, *rest)
         ctx.shape, ctx.length, ctx.reset = shape, length, reset
         return y, memories
 
@@ -126,8 +138,8 @@ class _Block(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, y_gradient: Tensor, memories_gradient: Tensor) -> tuple[Tensor | None, ...]:
         tape, memory, *rest = ctx.saved_tensors
-        weights = contiguous(BlockWeights(*rest))
-        shape = ctx.shape
+        source, weights = _sorted(rest)
+        weights, shape = contiguous(weights), ctx.shape
         gradients = BlockWeights(
             *(  # weight matrices are written whole, the others in part or added to
                 None
@@ -141,20 +153,35 @@ class _Block(torch.autograd.Function):
         y_gradient, memories_gradient = y_gradient.contiguous(), memories_gradient.contiguous()
         x_gradient = torch.empty_like(y_gradient)
         memory_gradient = torch.empty_like(memory) if ctx.needs_input_grad[4] else None
+        source_gradients = [] if source is None else [torch.zeros_like(part) for part in source[:2]]
         io = BackwardIO(
             *(pointer(t) for t in (y_gradient, memories_gradient, memory, ctx.length, ctx.reset)),
             *cache_pointers(tape.data_ptr(), x_gradient.dtype, shape),
-            *(pointer(t) for t in (x_gradient, memory_gradient)),
+            *(pointer(t) for t in (x_gradient, memory_gradient, *(source or (None,) * 4), *source_gradients)),
         )
         call("backward", x_gradient.dtype, shape, pointers(weights), tape.data_ptr(), io, pointers(gradients))
-        return (None, None, None, x_gradient, memory_gradient, *gradients)
+        by_source = (*source_gradients, None, None) if source_gradients else (None,) * 4
+        return (None, None, None, x_gradient, memory_gradient, *by_source, *gradients)
+
+
+def _sorted(parts: Sequence[Tensor | None]) -> tuple[Source | None, BlockWeights]:
+    """What follows x and memory: a source, contiguous, or four times None; then the weights."""
+    source = None if parts[0] is None else Source(*(part.contiguous() for part in parts[:4]))  # type: ignore[union-attr]
+    return source, BlockWeights(*parts[4:])  # type: ignore[arg-type]
 
 
 def run_forward(
-    shape: Shape, x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights
+    shape: Shape,
+    x: Tensor,
+    memory: Tensor,
+    length: Tensor,
+    reset: Tensor | None,
+    weights: BlockWeights,
+    source: Source | None,
 ) -> tuple[Tensor, Tensor, Loan]:
     """y, memories, and the tape with the keys and values behind it."""
     x, memory, weights = x.contiguous(), memory.contiguous(), contiguous(weights)
+    source = None if source is None else Source(*(part.contiguous() for part in source))
     packed = Loan.of(size_of("pack", x.dtype, shape), x.dtype)
     call("pack", x.dtype, shape, pointers(weights), packed.data)
     tape = Loan.of(size_of("tape", x.dtype, shape) + 2 * _cache_size(shape), x.dtype)
@@ -163,6 +190,7 @@ def run_forward(
         *(pointer(t) for t in (x, memory, length, reset, y, memories)),
         shape.steps * shape.width,
         *cache_pointers(tape.data, x.dtype, shape),
+        *(pointer(t) for t in (source or ())),
     )
     biased = ctypes.c_int64(weights.position_bias is not None)
     call("forward", x.dtype, shape, packed.data, biased, tape.data, io)
@@ -179,7 +207,9 @@ def _cache_size(shape: Shape) -> int:
     return int(shape.batch * shape.pairs * shape.heads * shape.slots * shape.head + 64)
 
 
-def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: BlockOptions) -> Shape:
+def block_shape(
+    x: Tensor, memory: Tensor, weights: BlockWeights, options: BlockOptions, source: Source | None = None
+) -> Shape:
     batch, steps, width = x.shape
     layers, inside, _ = weights.query.shape
     carried, window = memory.shape[1], weights.position.shape[1]
@@ -200,6 +230,8 @@ def block_shape(x: Tensor, memory: Tensor, weights: BlockWeights, options: Block
         save=1,
         threads=torch.get_num_threads(),
         seed=options.seed & (2**63 - 1),
+        source=0 if source is None else source.mask.shape[1],
+        source_rows=0 if source is None else len(source.mask),
         dropout=options.dropout,
     )
     if weights.span is not None:
@@ -258,10 +290,29 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
         *((layers, width, inner), vector, vector, vector, vector, vector),
         *((pairs, inside, width), (pairs, inside, width), pair, pair),
         *((layers + 1,), (inside // heads, window), (heads, window), (layers, heads, window)),
+        *((layers, inside, width), (layers, width, inside), vector, vector),
     )
     for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
         if weight is not None and (tuple(weight.shape) != shape or weight.dtype != x.dtype):
             raise ValueError(f"{name} must be {shape} in {x.dtype}; it is {tuple(weight.shape)} in {weight.dtype}")
+
+
+def check_source(x: Tensor, weights: BlockWeights, options: BlockOptions, source: Source | None) -> None:
+    """A source goes with the weights that read it, and has a row for each row of x, or for several."""
+    if (source is None) != any(w is None for w in weights[-4:]):
+        raise ValueError("a source and the four weights that read it (source_query, ..) belong together")
+    if source is None:
+        return
+    layers, inside = weights.query.shape[:2]
+    rows, positions = source.mask.shape
+    keys = (layers, rows, options.num_heads, positions, inside // options.num_heads)
+    wanted = (keys, keys, (rows, positions), (rows,))
+    for name, part, shape in zip(Source._fields, source, wanted, strict=True):
+        dtype = torch.int64 if name == "length" else x.dtype
+        if tuple(part.shape) != shape or part.dtype != dtype:
+            raise ValueError(f"source.{name} must be {shape} in {dtype}; it is {tuple(part.shape)} in {part.dtype}")
+    if not rows or len(x) % rows or not positions:
+        raise ValueError(f"a source of {rows} rows of {positions} positions cannot be read by a batch of {len(x)}")
 
 
 # ------------------------------------------------------------------------------------------------- the library

@@ -4,6 +4,8 @@
     state = begin(memory, length, packed)               # keys and values of what is remembered so far
     y, state = native_step(x, state, packed)            # x [B, D] -> y [B, D], before the final norm
 
+A decoder hands in its source with every step; it is no part of the state.
+
 A state never changes, like every state of the project: an older one can be stepped from again. Underneath, states of
 one stream share a buffer that only grows. The newest state appends to it in place, an older one copies first.
 """
@@ -17,15 +19,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.native import (
+    SOURCE_ORDER,
     ForwardIO,
     Shape,
     block_shape,
     call,
+    check_source,
     check_weights,
     contiguous,
     large,
+    pointer,
     pointers,
     size_of,
 )
@@ -41,6 +46,8 @@ class PackedWeights:
     data: Tensor
     shape: Shape
     has_position_bias: bool
+    weights: BlockWeights  # what was packed, to check a source against
+    options: BlockOptions
 
     def sized(self, batch: int, slots: int) -> Shape:
         shape = Shape.from_buffer_copy(self.shape)
@@ -57,10 +64,11 @@ def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
     check_weights(one, weights, options)
     shape = block_shape(one, weights.query.new_empty(1, window, width), weights, options)
     shape.save, shape.reach, shape.threads = 0, window, 1
+    shape.source = shape.source_rows = int(weights.source_query is not None)  # its size comes with the step
     data = large(one.new_empty(size_of("pack", one.dtype, shape)))
     weights = contiguous(weights)
     call("pack", one.dtype, shape, pointers(weights), data.data_ptr())
-    return PackedWeights(data, shape, weights.position_bias is not None)
+    return PackedWeights(data, shape, weights.position_bias is not None, weights, options)
 
 
 class PackedOnce:
@@ -92,6 +100,13 @@ class _Buffer:
         self.scratch = packed.data.new_empty(size_of("tape", packed.data.dtype, shape))
         self.newest = 0
         large(self.keys), large(self.values)
+
+    def read(self, source: Source) -> None:
+        """Makes room for the attention to a source of this size."""
+        size = (source.mask.shape[1], len(source.mask))
+        if size != (self.shape.source, self.shape.source_rows):
+            self.shape.source, self.shape.source_rows = size
+            self.scratch = self.scratch.new_empty(size_of("tape", self.scratch.dtype, self.shape))
 
     def put(self, memory: Tensor, keys: Tensor, values: Tensor) -> None:
         """Copies in at the front what another buffer held."""
@@ -165,7 +180,9 @@ def begin(
 
 
 @torch.no_grad()
-def native_step(x: Tensor, state: DecodingState, packed: PackedWeights) -> tuple[Tensor, DecodingState]:
+def native_step(
+    x: Tensor, state: DecodingState, packed: PackedWeights, source: Source | None = None
+) -> tuple[Tensor, DecodingState]:
     """x [B, D] -> y [B, D] before the final norm, and the state after the step."""
     shape = state.buffer.shape
     if x.shape != (shape.batch, shape.width) or not x.dtype == packed.data.dtype == state.buffer.memory.dtype:
@@ -175,11 +192,15 @@ def native_step(x: Tensor, state: DecodingState, packed: PackedWeights) -> tuple
     if state.used == shape.slots or state.used != state.buffer.newest or state.buffer.packed is not packed:
         state = _copied(state, packed)
     buffer, used = state.buffer, state.used
+    check_source(x, packed.weights, packed.options, source)
+    if source is not None:
+        source = Source(*(part.contiguous() for part in source))
+        buffer.read(source)
     buffer.newest = used + 1
     buffer.shape.carried, buffer.shape.threads = used, _threads(shape.batch)
     x = x.contiguous()
     y = torch.empty_like(x)
-    _forward(packed, buffer.shape, buffer, x, None, state.length, y)
+    _forward(packed, buffer.shape, buffer, x, None, state.length, y, source)
     length = (state.length + 1).clamp_(max=shape.window)
     return y, DecodingState(buffer, used + 1, length)
 
@@ -192,6 +213,7 @@ def _forward(
     memory: Tensor | None,
     length: Tensor,
     y: Tensor | None,
+    source: Source | None = None,
 ) -> None:
     item = buffer.memory.element_size()
     io = ForwardIO(
@@ -203,6 +225,7 @@ def _forward(
         memories_stride=shape.slots * shape.width,
         keys=buffer.keys.data_ptr(),
         values=buffer.values.data_ptr(),
+        **{name: pointer(part) for name, part in zip(SOURCE_ORDER, source or (), strict=False)},
     )
     biased = ctypes.c_int64(packed.has_position_bias)
     call("forward", packed.data.dtype, shape, packed.data.data_ptr(), biased, buffer.scratch.data_ptr(), io)

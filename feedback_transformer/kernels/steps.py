@@ -21,7 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-EPSILON = 1e-5  # as nn.LayerNorm has it
+from feedback_transformer.kernels.norms import Norm, ResidualSum, norm_backward, normalise
+from feedback_transformer.kernels.source_steps import SourceStep, SourceUndone, read_source, source_backward
 
 aten = torch.ops.aten
 
@@ -67,22 +68,11 @@ class Trace(NamedTuple):
         return Trace(*(buffer[:, t] for buffer in self))
 
 
-class Norm(NamedTuple):
-    """What a projection reads, and the mean and 1/std of the norm in front of it (without one they are never read)."""
-
-    normed: Tensor  # [L, B, D]
-    mean: Tensor  # [L, B, 1]
-    inverse: Tensor  # [L, B, 1]
-
-    def at(self, t: int) -> Norm:
-        return Norm(*(buffer[:, t] for buffer in self))
-
-
 class Norms(NamedTuple):
-    """In front of query, expand and key_value: recomputed at once for a whole block."""
+    """Recomputed for a whole block at once: before the query, behind the attention's sum, before key_value."""
 
     attention: Norm
-    feed_forward: Norm
+    sums: Norm
     memory: Norm
 
     def at(self, t: int) -> Norms:
@@ -121,18 +111,7 @@ class Noise(NamedTuple):
 
     attention: Tensor  # [L, B*H, n]
     hidden: Tensor  # [L, B, F]
-
-
-def normalise(x: Tensor, gain: Tensor | None = None, shift: Tensor | None = None) -> Norm:
-    """norm(x) * gain + shift, the mean and 1/std."""
-    return Norm(*torch.native_layer_norm(x, (x.shape[-1],), gain, shift, EPSILON))
-
-
-def norm_backward(grad: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: Tensor | None = None) -> Tensor:
-    """The gradient of x from that of norm(x) * gain; never divides by the gain, which may be zero."""
-    wanted = [True, False, False]
-    result: Tensor = aten.native_layer_norm_backward(grad, x, [x.shape[-1]], mean, inverse, gain, None, wanted)[0]
-    return result
+    source: Tensor  # flat: [L, B*H, N], if there is a source
 
 
 def forward_step(
@@ -145,6 +124,7 @@ def forward_step(
     alive: Tensor | None,
     noise: Noise | None,
     pre_norm: bool,
+    source: SourceStep | None = None,
 ) -> None:
     """From trace.layers[0] to all of `trace`, `attention` [L, B*H, n] and the window's last slot.
 
@@ -163,6 +143,9 @@ def forward_step(
 
         z = torch.addmm(x, trace.mixed[index], layer.output.t(), out=trace.sums[index])
         normed = normalise(z, layer.attention_gain, layer.attention_shift)[0]
+        if source is not None:
+            z = read_source(index, z if pre_norm else normed, normed, source)
+            normed = normalise(z, *source.folded.norm(index))[0]
         hidden = torch.addmm(layer.expand_shift, normed, layer.expand.t(), out=trace.hidden[index]).relu_()
         if noise is not None:
             hidden.copysign_(noise.hidden[index]).relu_()
@@ -224,6 +207,7 @@ def backward_step(
     shared: Shared,
     dropout: bool,
     pre_norm: bool,
+    source: SourceUndone | None = None,
 ) -> None:
     """The transpose of `forward_step`, from the top down.
 
@@ -245,7 +229,16 @@ def backward_step(
     grad_mixed = torch.empty_like(trace.mixed, memory_format=torch.contiguous_format)
     for index in range(len(layers) - 1, -1, -1):
         layer = layers[index]
-        grad_sum = _feed_forward_backward(index, grad, grads, trace, norms, layer, pre_norm)
+        sums = ResidualSum.of(index, trace.sums, norms.sums, layer.attention_gain, grads.sums, grads.normed_sums)
+        if source is None:
+            grad_sum = _feed_forward_backward(index, grad, grads, trace, sums, layer, pre_norm)
+        else:
+            gain, _ = source.folded.norm(index)
+            read = ResidualSum.of(
+                index, source.trace.sums, source.norm, gain, source.grads.sums, source.grads.normed_sums
+            )
+            grad_read = _feed_forward_backward(index, grad, grads, trace, read, layer, pre_norm)
+            grad_sum = source_backward(index, grad_read, source, dropout, sums)
         torch.mm(grad_sum, layer.output, out=grad_mixed[index])
         _attend_backward(
             grads.query[index], scores[index], grad_mixed[index], trace.mixed[index],
@@ -270,9 +263,9 @@ def backward_step(
 
 
 def _feed_forward_backward(
-    index: int, grad: Tensor, grads: Gradients, trace: Trace, norms: Norms, layer: Layer, pre_norm: bool
+    index: int, grad: Tensor, grads: Gradients, trace: Trace, below: ResidualSum, layer: Layer, pre_norm: bool
 ) -> Tensor:
-    """From the gradient of x^{l+1} to that of trace.sums, which is returned and, like those between, written down."""
+    """From the gradient of x^{l+1} to that of the sum below, returned and, like those between, written down."""
     if not pre_norm:
         grads.normed_outputs[index].copy_(grad)
         y = trace.outputs[index]
@@ -280,13 +273,7 @@ def _feed_forward_backward(
         grad = norm_backward(grad, y, mean, inverse, layer.feed_forward_gain)
     grads.outputs[index].copy_(grad)
     aten.threshold_backward.grad_input(grad @ layer.contract, trace.hidden[index], 0, grad_input=grads.hidden[index])
-    _, mean, inverse = norms.feed_forward
-    statistics = trace.sums[index], mean[index], inverse[index]
-    grad_sum = grads.sums[index]
-    if pre_norm:
-        return torch.add(grad, norm_backward(grads.hidden[index] @ layer.expand, *statistics), out=grad_sum)
-    normed = torch.addmm(grad, grads.hidden[index], layer.expand, out=grads.normed_sums[index])
-    return grad_sum.copy_(norm_backward(normed, *statistics, layer.attention_gain))
+    return below.backward(grad, grads.hidden[index], layer.expand)
 
 
 def _attend_backward(

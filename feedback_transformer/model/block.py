@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, compress
 from operator import attrgetter
 
 import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
-from feedback_transformer.kernels import BlockOptions, BlockWeights
+from feedback_transformer.kernels import BlockOptions, BlockWeights, Source
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
-from feedback_transformer.model.source import Source, SourceAttention, SourceLayer, padding_mask
+from feedback_transformer.model.source import SourceAttention, SourceLayer, padding_mask
+
+SOURCE_WEIGHTS = (
+    "source_attention.to_query.weight", "source_attention.to_output.weight", "source_norm.weight", "source_norm.bias",
+)  # fmt: skip
 
 
 class FeedForward(nn.Module):
@@ -138,8 +143,12 @@ class Stack(nn.Module):
                     parameter.div_(math.sqrt(len(terms) * self.num_layers))
 
     def read(self, encoded: Tensor, padding: Tensor) -> Source:
-        """encoded [B, S, D], padding [B, S] -> the source as the layers read it, each with a projection of its own"""
-        return Source(tuple(pair(encoded) for pair in self.source_key_values), padding_mask(padding, encoded))
+        """encoded [B, N, D], padding [B, N] -> the source as the layers read it, each with a projection of its own"""
+        keys, values = zip(*(pair(encoded) for pair in self.source_key_values), strict=True)
+        positions = torch.arange(1, padding.shape[1] + 1, device=padding.device)
+        length = (positions * ~padding).amax(dim=1)
+        length = torch.where(length == 0, padding.shape[1], length)  # of nothing but padding all is read alike
+        return Source(torch.stack(keys), torch.stack(values), padding_mask(padding, encoded)[:, 0, 0], length)
 
     def check_source(self, source: Source | None) -> None:
         if (source is None) != (not self.source_key_values):
@@ -152,12 +161,6 @@ class Stack(nn.Module):
     def kept_layers(self) -> list[bool]:
         """Which layers LayerDrop leaves in, to be drawn once a block."""
         return kept_layers(self.num_layers, self.layer_drop if self.training else 0.0)
-
-    def extra(self) -> str:
-        """What the engines do not have, in words."""
-        if self.source_key_values:
-            return "cross-attention to a source"
-        return "LayerDrop" if self.layer_drop and self.training else ""
 
     def project(self, memory: Tensor) -> tuple[Projection, ...]:
         """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
@@ -197,36 +200,43 @@ class Stack(nn.Module):
             keys, values = keys[:, :, -seen:], values[:, :, -seen:]
         return block(x, (keys, values), self.position, history, None if source is None else source.layer(index))
 
-    def weights(self, mixing: Tensor, reach: int) -> BlockWeights:
-        """The parameters as the engines take them, stacked over layers; mixing [L+1] is the composition's.
+    def weights(self, mixing: Tensor, reach: int, kept: Sequence[bool]) -> BlockWeights:
+        """The parameters as the engines take them, stacked over the kept layers; mixing [L+1] is the composition's.
 
         Of what belongs to a distance only the newest `reach` columns, for a block that is shown no older memories.
         """
-        position, spans = self.position, self.spans()
+        position = self.position
+        blocks, key_values = list(compress(self.blocks, kept)), list(self.key_values)
+        spans = list(compress(self.spans(), kept))
+        if not all(kept):  # a layer that is left out gives what it gets: its share of the memory goes to the one below
+            given = torch.tensor([0, *accumulate(kept)], device=mixing.device)
+            mixing = mixing.new_zeros(len(blocks) + 1).index_add(0, given, mixing)
+            key_values = key_values if len(key_values) == 1 else list(compress(key_values, kept))
         distance = torch.arange(reach, 0, -1, device=position.keys.device)
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
             return torch.stack([attrgetter(name)(module) for module in modules])
 
         return BlockWeights(
-            stacked(self.blocks, "attention.to_query.weight"),
-            stacked(self.blocks, "attention.to_output.weight"),
-            stacked(self.blocks, "feed_forward.expand.weight"),
-            stacked(self.blocks, "feed_forward.expand.bias"),
-            stacked(self.blocks, "feed_forward.contract.weight"),
-            stacked(self.blocks, "feed_forward.contract.bias"),
-            stacked(self.blocks, "attention_norm.weight"),
-            stacked(self.blocks, "attention_norm.bias"),
-            stacked(self.blocks, "feed_forward_norm.weight"),
-            stacked(self.blocks, "feed_forward_norm.bias"),
-            stacked(self.key_values, "to_key.weight"),
-            stacked(self.key_values, "to_value.weight"),
-            stacked(self.key_values, "norm.weight") if self.pre_norm else None,
-            stacked(self.key_values, "norm.bias") if self.pre_norm else None,
+            stacked(blocks, "attention.to_query.weight"),
+            stacked(blocks, "attention.to_output.weight"),
+            stacked(blocks, "feed_forward.expand.weight"),
+            stacked(blocks, "feed_forward.expand.bias"),
+            stacked(blocks, "feed_forward.contract.weight"),
+            stacked(blocks, "feed_forward.contract.bias"),
+            stacked(blocks, "attention_norm.weight"),
+            stacked(blocks, "attention_norm.bias"),
+            stacked(blocks, "feed_forward_norm.weight"),
+            stacked(blocks, "feed_forward_norm.bias"),
+            stacked(key_values, "to_key.weight"),
+            stacked(key_values, "to_value.weight"),
+            stacked(key_values, "norm.weight") if self.pre_norm else None,
+            stacked(key_values, "norm.bias") if self.pre_norm else None,
             mixing,
             position.keys[:, -reach:],
             None if position.bias is None else position.bias[:, -reach:],
             torch.stack([span.mask(distance) for span in spans]) if spans else None,
+            *(stacked(blocks, name) for name in SOURCE_WEIGHTS if self.source_key_values),
         )
 
     def is_plain(self) -> bool:
@@ -257,4 +267,4 @@ def pick(layer: int, available: int) -> int:
 
 
 PLAIN = {Stack, Block, FeedForward, Attention, KeyValue, RelativePosition, AdaptiveSpan, Dropout}
-PLAIN |= {nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}
+PLAIN |= {SourceAttention, nn.Linear, nn.LayerNorm, nn.Identity, nn.ModuleList}

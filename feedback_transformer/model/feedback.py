@@ -21,11 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, check_name, choose
+from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, Source, check_name, choose
 from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
 from feedback_transformer.model.block import Stack
 from feedback_transformer.model.memory import MemoryState, composition
-from feedback_transformer.model.source import Source
 
 
 class FeedbackTransformer(nn.Module):
@@ -54,9 +53,9 @@ class FeedbackTransformer(nn.Module):
         kept: Sequence[bool] | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """One step: x [B, D] -> [B, D]. A decoder reads a source; `kept` are the layers that LayerDrop leaves in."""
-        if not torch.is_grad_enabled() and self._steps_natively(x, state):
-            return self._native_step(x, state)
         self.stack.check_source(source)
+        if not torch.is_grad_enabled() and self._steps_natively(x, state):
+            return self._native_step(x, state, source)
         state, projected = self.stack.prepare(x, state)
         history = state.length[:, None]
         layers = [x[:, None]]
@@ -75,10 +74,12 @@ class FeedbackTransformer(nn.Module):
         source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
-        faster = None if _exporting() else self._by_engine(x, state, reset)
+        self.stack.check_source(source)
+        kept = self.stack.kept_layers()
+        faster = None if _exporting() else self._by_engine(x, state, reset, source, kept)
         if faster is not None:
             return faster
-        outputs, kept = [], self.stack.kept_layers()
+        outputs = []
         for t in range(x.shape[1]):
             if reset is not None and state is not None:
                 state = state.reset(reset[:, t])
@@ -90,44 +91,54 @@ class FeedbackTransformer(nn.Module):
     # ------------------------------------------------------------------- the same, by the engines of kernels/
 
     def _steps_natively(self, x: Tensor, state: MemoryState | None) -> bool:
-        if (self.training and self.config.dropout) or torch.compiler.is_compiling():
+        if (self.training and (self.config.dropout or self.config.layer_drop)) or torch.compiler.is_compiling():
             return False
         if state is not None and isinstance(state.room, Stream) and x.device.type == "cpu":
             return self.engine in ("auto", "native")  # the rest was asked when the stream began
         return choose(self.engine, self._needs(x)).name == "native"
 
-    def _native_step(self, x: Tensor, state: MemoryState | None) -> tuple[Tensor, MemoryState]:
+    def _native_step(self, x: Tensor, state: MemoryState | None, source: Source | None) -> tuple[Tensor, MemoryState]:
         if state is None:
             state = MemoryState.empty(len(x), 1, like=x)
         stream = state.room
         if not isinstance(stream, Stream):
             stream = begin_stream(self, state.memory[:, 0], state.length, self._weights)
-        y, stream = next_step(self, x, stream, self._weights)
+        y, stream = next_step(self, x, stream, self._weights, source)
         return self.stack.final_norm(y), MemoryState.of_stream(stream)
 
-    def _weights(self, reach: int | None = None) -> tuple[BlockWeights, BlockOptions]:
-        mixing = self.composition.mixing()[0]
-        return self.stack.weights(mixing, reach or self.config.memory_size), self.stack.options()
+    def _weights(
+        self, reach: int | None = None, kept: Sequence[bool] | None = None
+    ) -> tuple[BlockWeights, BlockOptions]:
+        mixing, kept = self.composition.mixing()[0], kept or [True] * self.config.num_layers
+        return self.stack.weights(mixing, reach or self.config.memory_size, kept), self.stack.options()
 
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
-        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain(), self.stack.extra())
+        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain())
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled model calls the engine unseen
     def _by_engine(
-        self, x: Tensor, state: MemoryState | None, reset: Tensor | None
+        self,
+        x: Tensor,
+        state: MemoryState | None,
+        reset: Tensor | None,
+        source: Source | None,
+        kept: Sequence[bool],
     ) -> tuple[Tensor, MemoryState] | None:
         """A block by the chosen engine, or None if that is the loop. The next step or block computes projections."""
         engine = choose(self.engine, self._needs(x))
-        if engine.block is None:
+        if engine.block is None or not any(kept):
             return None
         if state is None:
             state = MemoryState.empty(len(x), 1, like=x)
         # The state keeps all memories, since a span may grow again; the block is shown those that a span reaches.
         reach = self.stack.reach()
         seen = state.memory[:, 0, max(0, state.memory.shape[2] - reach) :]
-        y, memories = engine.block(x, seen, state.length.clamp(max=reach), reset, *self._weights(reach))
+        weights, options = self._weights(reach, kept)
+        if source is not None:
+            source = source.layers(kept).for_rows(len(x))
+        y, memories = engine.block(x, seen, state.length.clamp(max=reach), reset, weights, options, source)
         if reset is not None:
             state = state.forget(reset)
         return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)

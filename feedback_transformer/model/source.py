@@ -6,43 +6,15 @@ beside the state and never changes, so a state is the same thing for a decoder a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
+from feedback_transformer.kernels import Source
 from feedback_transformer.model.attention import Dropout, lowest, split_heads
-from feedback_transformer.model.memory import Projection
+
+__all__ = ["Source", "SourceAttention", "SourceLayer", "padding_mask"]
 
 SourceLayer = tuple[Tensor, Tensor, Tensor]  # keys and values [B, H, S, K], mask [B, 1, 1, S]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Keys and values of S source positions for every layer of a decoder, projected once.
-
-    `mask` is added to the scores: zero at a position that exists, very low at padding.
-    """
-
-    projected: tuple[Projection, ...]  # one pair a decoder layer, each [B, H, S, K]
-    mask: Tensor  # [B, 1, 1, S]
-
-    def __len__(self) -> int:
-        return len(self.mask)
-
-    def layer(self, index: int) -> SourceLayer:
-        return (*self.projected[index], self.mask)
-
-    def reorder(self, index: Tensor) -> Source:
-        """Row i becomes what row index[i] was."""
-        return self._map(lambda x: x.index_select(0, index))
-
-    def to(self, device: torch.device | str) -> Source:
-        return self._map(lambda x: x.to(device))
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Source:
-        return Source(tuple((change(keys), change(values)) for keys, values in self.projected), change(self.mask))
 
 
 def padding_mask(padding: Tensor, like: Tensor) -> Tensor:

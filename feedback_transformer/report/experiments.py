@@ -216,9 +216,22 @@ def show(score: Score) -> str:
     return f"{score.mean:.{digits}f}{spread}"
 
 
-def experiment_tables(results: Path) -> dict[str, str]:
-    """Of every experiment, as its place in a document wants it."""
-    return {name: Outcome(experiment, "laptop", results).markdown() for name, experiment in EXPERIMENTS.items()}
+def experiment_table(name: str, results: Path) -> str:
+    """Tables and figure, as its place in a document of docs/ wants them."""
+    outcome = Outcome(EXPERIMENTS[name], "laptop", results)
+    drawn = f"\n\n![{outcome.experiment.title}](../results/{name}.svg)" if outcome.charts() else ""
+    return outcome.markdown() + drawn
+
+
+def verdict_count(results: Path) -> str:
+    """One sentence on all claims of all experiments."""
+    outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
+    said = [kind_of(answer.verdict) for outcome in outcomes for answer in outcome.claims()]
+    held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
+    return (
+        f"Of {len(said)} claims in {len(outcomes)} experiments, at reduced scale {held} hold, {failed} do not, "
+        f"{undecided} are not decided, and {not_run} have not been run yet."
+    )
 
 
 def draw_all(results: Path) -> None:
@@ -229,10 +242,16 @@ def draw_all(results: Path) -> None:
 
 def draw(outcome: Outcome, path: Path) -> bool:
     """The figure as a file; False while there is nothing to draw."""
-    charts = outcome.charts()
-    if not charts:
+    drawn = figure(outcome)
+    if not drawn:
         return False
-    reduced = ", reduced" if outcome.scale != "paper" else ""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(standalone(charts, f"{outcome.experiment.title}{reduced}"))
+    path.write_text(drawn)
     return True
+
+
+def figure(outcome: Outcome) -> str:
+    """The experiment's panels side by side, as SVG; empty while there is nothing to draw."""
+    charts = outcome.charts()
+    reduced = ", reduced" if outcome.scale != "paper" else ""
+    return standalone(charts, f"{outcome.experiment.title}{reduced}") if charts else ""

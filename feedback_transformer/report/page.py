@@ -55,7 +55,7 @@ summary { cursor: pointer; }
 @media print {
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   h2 { break-after: avoid; } tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
-  details { display: none; }
+  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details { display: none; }
 }
 """
 

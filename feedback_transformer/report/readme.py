@@ -1,38 +1,52 @@
-"""Fill the tables of README.md and docs/ from the records, and draw the experiments' figures: `make readme`."""
+"""From the records: the tables of README.md and docs/, the experiments' figures and their pages. `make readme`."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.speed import speed_rows
-from feedback_transformer.report.experiments import draw_all, experiment_tables
+from feedback_transformer.report.experiment_pages import verdict_table, write_pages
+from feedback_transformer.report.experiments import draw_all, experiment_table, verdict_count
 from feedback_transformer.report.goals import goal_table
-from feedback_transformer.report.language import language_speed, paper_models_table
+from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.suites import SUITES, suite_table
-from feedback_transformer.report.tables import fill, markdown_table, random_walk_table
+from feedback_transformer.report.tables import fill, markdown_table, places, random_walk_table
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record
+
+Record = dict[str, Any]
 
 
 def filled(document: str, results: Path) -> str:
     """The document with its tables as the records have them."""
-    bench, two_threads = (read_record(results / name) for name in ("bench.json", "bench-2-threads.json"))
-    tables = {
-        "demo": random_walk_table(results),
-        "speed": speed_tables(bench),
-        "speed-summary": speed_summary(bench),
-        "goals": goal_table(bench, two_threads),
-        "spans": span_table(read_record(results / "span.json")),
-        "worlds": world_speed(results / "bench-worlds.json"),
-        **experiment_tables(results),
-        "paper-speed": markdown_table(*speed_rows(results)),
-        **{name: suite_table(name, results) for name in SUITES},
-        "paper-models": paper_models_table(),
-        "language-speed": language_speed(results / "speed-wikitext-103-small.json"),
+
+    def bench() -> Record:
+        return read_record(results / "bench.json")
+
+    makers: dict[str, Callable[[], str]] = {
+        "demo": lambda: random_walk_table(results),
+        "speed": lambda: speed_tables(bench()),
+        "speed-summary": lambda: speed_summary(bench()),
+        "goals": lambda: goal_table(bench(), read_record(results / "bench-2-threads.json")),
+        "spans": lambda: span_table(read_record(results / "span.json")),
+        "worlds": lambda: world_speed(results / "bench-worlds.json"),
+        "verdicts": lambda: verdict_table(results),
+        "verdict-count": lambda: verdict_count(results),
+        "paper-models": paper_models_table,
+        "language-speed": lambda: whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),
+        "translation-speed": lambda: whole_model_speed(results / "speed-translation.json", TRANSLATION),
+        "paper-speed": lambda: markdown_table(*speed_rows(results)),
+        **{name: functools.partial(suite_table, name, results) for name in SUITES},
+        **{name: functools.partial(experiment_table, name, results) for name in EXPERIMENTS},
     }
-    return fill(document, tables)
+    return fill(document, {name: makers[name]() for name in places(document) if name in makers})
 
 
 def main() -> None:
@@ -40,6 +54,7 @@ def main() -> None:
     for path in [Path("README.md"), *Path("docs").glob("*.md")]:
         path.write_text(filled(path.read_text(), Path("results")))
     draw_all(Path("results"))
+    write_pages(Path("results"))
 
 
 if __name__ == "__main__":

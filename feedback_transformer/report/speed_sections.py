@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from feedback_transformer.report.language import about_language_speed, speed_table
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, speed_table
 from feedback_transformer.report.worlds import about_worlds, world_tables
 from feedback_transformer.training.record import read_record
 
 PAPER_FRAMES = "22.3K"
+WHOLE_MODELS = (
+    ("language modelling", LANGUAGE, "speed-wikitext-103-small.json"),
+    ("translation", TRANSLATION, "speed-translation.json"),
+)
 
 
 class SpeedSection(NamedTuple):
@@ -26,10 +30,12 @@ class SpeedSection(NamedTuple):
 def speed_sections(results: Path) -> list[SpeedSection]:
     """Of every benchmark that has a record."""
     sections = []
-    if (path := results / "speed-wikitext-103-small.json").exists():
-        record = read_record(path)
-        about = f"{about_language_speed(record)} Made by `feedback-transformer bench --language`."
-        sections.append(SpeedSection("speed", "Training and inference speed", "Table 5", about, [speed_table(record)]))
+    for name, paper, file in WHOLE_MODELS:
+        if (results / file).exists():
+            record = read_record(results / file)
+            about = f"{about_whole_model(record, paper)} Made by `feedback-transformer bench {paper.option}`."
+            made = [speed_table(record, paper)]
+            sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", "Table 5", about, made))
     if (path := results / "bench-worlds.json").exists():
         record = read_record(path)
         about = (

@@ -32,6 +32,15 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|---|" + "---:|" * (len(header) - 1), *lines[1:]])
 
 
+def places(document: str) -> list[str]:
+    """The names of its marked places.
+
+    >>> places("<!-- table:goals -->\\n<!-- end -->")
+    ['goals']
+    """
+    return re.findall(r"<!-- table:([\w-]+) -->\n", document)
+
+
 def fill(document: str, tables: Mapping[str, str]) -> str:
     """The document with each marked place that has a table filled by it."""
     for name, table in tables.items():

@@ -41,6 +41,10 @@ def rate_at(step: int, train: TrainConfig, main_steps: int | None = None) -> flo
 
 
 def bptt_at(step: int, train: TrainConfig) -> int:
-    """The block length of update `step`: shorter blocks first, where the config says so."""
+    """The block length of update `step`: shorter blocks first, where the config says so.
+
+    >>> [bptt_at(s, TrainConfig(steps=4, bptt=64, bptt_start=16, bptt_warmup=0.5)) for s in range(4)]
+    [16, 16, 64, 64]
+    """
     warming = train.bptt_start and step < train.bptt_warmup * train.steps
     return train.bptt_start if warming else train.bptt

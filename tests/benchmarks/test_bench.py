@@ -12,12 +12,13 @@ import pytest
 from feedback_transformer import LanguageModel
 from feedback_transformer.benchmarks.command import add_arguments, run
 from feedback_transformer.benchmarks.contenders import set_spans
-from feedback_transformer.benchmarks.language import SMALL, zipf
+from feedback_transformer.benchmarks.language import SMALL
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
 from feedback_transformer.benchmarks.spans import SHAPE
-from feedback_transformer.report.language import language_speed
+from feedback_transformer.benchmarks.translation import SIX_TWO, zipf
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import draw_chart, speed_tables
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 
 ROW = {"seconds", "tokens_per_second"}
@@ -118,9 +119,21 @@ def test_a_whole_language_model_is_measured_and_stands_beside_the_paper(tmp_path
     record = json.loads(out.with_suffix(".json").read_text())
     assert {row["contender"] for row in record["training"]} == set(SMALL.contenders())
     assert all(row["tokens_per_second"] > 0 for row in record["training"] + record["generation"])
-    assert "84,400 (0.29x)" in language_speed(out.with_suffix(".json"))
-    assert "Not measured yet" in language_speed(tmp_path / "nothing.json")
+    assert "84,400 (0.29x)" in whole_model_speed(out.with_suffix(".json"), LANGUAGE)
+    assert "Not measured yet" in whole_model_speed(tmp_path / "nothing.json", LANGUAGE)
     assert bench("--language", "--from-record", str(out.with_suffix(".json"))) == 0
+
+
+def test_a_whole_encoder_decoder_is_measured_and_stands_beside_the_paper(tmp_path: Path) -> None:
+    out = tmp_path / "translation"
+    assert bench("--translation", "--quick", "--out", str(out)) == 0
+    record = json.loads(out.with_suffix(".json").read_text())
+    assert {row["contender"] for row in record["training"]} == set(SIX_TWO.contenders())
+    assert all(row["tokens_per_second"] > 0 for row in record["training"] + record["generation"])
+    text = whole_model_speed(out.with_suffix(".json"), TRANSLATION)
+    assert "126,000 (0.45x)" in text
+    assert "5,410 (1.70x)" in text
+    assert (SIX_TWO.model.encoder_layers, SIX_TWO.model.num_layers) == (6, 2)
 
 
 def test_the_measured_language_model_is_the_papers_small_one() -> None:

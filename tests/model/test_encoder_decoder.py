@@ -11,7 +11,6 @@ from torch import Tensor
 
 from feedback_transformer import ConfigError, LanguageModel, ModelConfig
 from feedback_transformer.model.encoder_decoder import BEGIN, END, PAD, EncoderDecoder
-from feedback_transformer.model.feedback import FeedbackTransformer
 from tests.model.cores import EXACT, randomize
 
 BASE = ModelConfig(encoder_layers=2, num_layers=3, model_dim=12, num_heads=2, memory_size=5)
@@ -148,14 +147,6 @@ def test_a_layer_is_dropped_for_a_whole_block(device: torch.device) -> None:
         step, memory = model.core.step(x[:, t], memory, source, kept)
         steps.append(step)
     torch.testing.assert_close(torch.stack(steps, dim=1), y, **EXACT)
-
-
-def test_an_engine_that_has_no_cross_attention_declines(device: torch.device) -> None:
-    model = make_model(device)
-    assert isinstance(model.core, FeedbackTransformer)
-    model.core.engine = "fused"
-    with pytest.raises(ConfigError, match="'fused' does not cover cross-attention to a source"):
-        model(sentences(device), sentences(device))
 
 
 def test_what_cannot_be_is_a_sentence(device: torch.device) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from feedback_transformer import FeedbackTransformer, LanguageModel, ModelConfig, Transformer
 from feedback_transformer.model.memory import composition
@@ -205,3 +206,23 @@ def test_a_long_stream_leaves_the_state_no_larger(device: torch.device) -> None:
     assert state is not None
     assert state.memory.shape == (1, 1, 4, 4)
     assert torch.isfinite(y).all()
+
+
+def test_the_weights_of_the_layers_are_the_only_new_parameters() -> None:
+    config = replace(PAPER_MODELS["toy"], num_layers=3)  # keys and values per layer, as a Transformer's
+    feedback, standard = (
+        {name: p.shape for name, p in core(config).named_parameters()} for core in (FeedbackTransformer, Transformer)
+    )
+    new = {name: shape for name, shape in feedback.items() if name not in standard}
+    assert new == {"composition.logits": (1, 4)}
+    assert {name: shape for name, shape in feedback.items() if name not in new} == standard
+
+
+def test_a_memory_does_not_grow_with_depth() -> None:
+    def carried(core: type[nn.Module], layers: int) -> int:
+        config = ModelConfig(num_layers=layers, model_dim=8, num_heads=2, memory_size=5)
+        _, state = core(config)(torch.randn(1, 9, 8))
+        return sum(tensor.numel() for name, tensor in state.tensors().items() if name == "memory")
+
+    assert carried(FeedbackTransformer, 1) == carried(FeedbackTransformer, 4) == 5 * 8
+    assert carried(Transformer, 4) == 4 * carried(Transformer, 1)

@@ -7,12 +7,15 @@
 
 template <class F> struct BackwardPack {  // weights as g W reads them
   F *query, *output, *expand, *contract, *key_value, *position;
+  F *source_query, *source_output;  // nothing without a source
   int64_t query_size, output_size, expand_size, contract_size;
   BackwardPack(Arena<F>& arena, const Shape& s) {
     query_size = Packed<F>::size(s.inside(), s.width), output_size = Packed<F>::size(s.width, s.inside());
     expand_size = Packed<F>::size(s.inner, s.width), contract_size = Packed<F>::size(s.width, s.inner);
     query = arena.take(s.layers * query_size), output = arena.take(s.layers * output_size);
     expand = arena.take(s.layers * expand_size), contract = arena.take(s.layers * contract_size);
+    const int64_t readers = s.source ? s.layers : 0;
+    source_query = arena.take(readers * query_size), source_output = arena.take(readers * output_size);
     key_value = arena.take(Packed<F>::size(s.projected(), s.width));
     position = arena.take(Packed<F>::size(s.reach, s.head));
   }
@@ -34,6 +37,12 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, BackwardP
     pack_backward(w.output + l * d * hk, d, hk, none, F(1), p.output + l * p.output_size, 0, d);
     pack_backward(w.expand + l * f * d, f, d, gain2, F(1), p.expand + l * p.expand_size, 0, f);
     pack_backward(w.contract + l * d * f, d, f, none, F(1), p.contract + l * p.contract_size, 0, d);
+    if (!s.source) continue;
+    Packed<F>::clear_tail(p.source_query + l * p.query_size, hk, d);
+    Packed<F>::clear_tail(p.source_output + l * p.output_size, d, hk);
+    pack_backward(w.source_query + l * hk * d, hk, d, s.pre_norm ? w.source_gain + l * d : none, F(s.query_scale()),
+                  p.source_query + l * p.query_size, 0, hk);
+    pack_backward(w.source_output + l * d * hk, d, hk, none, F(1), p.source_output + l * p.output_size, 0, d);
   }
   for (int64_t i = 0; i < 2 * s.pairs; i++)
     pack_backward((i % 2 ? w.value : w.key) + i / 2 * hk * d, hk, d, s.pre_norm ? w.memory_gain + i / 2 * d : none,
@@ -48,7 +57,8 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, BackwardP
 template <class F> struct Sums {
   F *query, *output, *expand, *contract, *key_value;                // like the weights; key_value [P*2*H*K][D]
   F *query_bias, *expand_bias, *contract_bias, *key_value_bias;
-  F *gains, *mixing, *position, *position_bias;                     // [4][L][D] post-norm; [L+1]; [W][K]; [H][W]
+  F *source_query, *source_output, *source_bias;                    // of what reads a source
+  F *gains, *mixing, *position, *position_bias;                     // [4 or 6][L][D] post-norm; [L+1]; [W][K]; [H][W]
   F *span;                                                          // [L][H][W] or null
   Sums(Arena<F>& arena, const Shape& s) {
     query = arena.take(s.layers * s.inside() * s.width), output = arena.take(s.layers * s.inside() * s.width);
@@ -56,7 +66,10 @@ template <class F> struct Sums {
     key_value = arena.take(s.projected() * s.width);
     query_bias = arena.take(s.layers * s.inside()), expand_bias = arena.take(s.layers * s.inner);
     contract_bias = arena.take(s.layers * s.width), key_value_bias = arena.take(s.projected());
-    gains = arena.take(4 * s.layers * s.width), mixing = arena.take(s.layers + 1);
+    const int64_t readers = s.source ? s.layers : 0;
+    source_query = arena.take(readers * s.inside() * s.width), source_bias = arena.take(readers * s.inside());
+    source_output = arena.take(readers * s.inside() * s.width);
+    gains = arena.take(2 * s.norms() * s.layers * s.width), mixing = arena.take(s.layers + 1);
     position = arena.take(s.reach * s.head), position_bias = arena.take(s.heads * s.reach);
     span = s.windows ? arena.take(s.layers * s.heads * s.reach) : nullptr;
   }
@@ -68,6 +81,8 @@ template <class F> struct BackwardIO {
   History history;
   KeyValues<F> cache;
   F *x_gradient, *memory_gradient;          // [B][T][D]; [B][M][D] or null
+  SourceKeys<F> source;
+  F *source_keys_gradient, *source_values_gradient;  // [L][B][H][N][K], zeros at first
 };
 
 inline int64_t chunk_steps(const Shape& s) {
@@ -84,6 +99,10 @@ template <class F> struct BackwardScratch {
   F *query_input, *feed_input, *memory_input;            // inputs of the projections; memory_input [C][n][D]
   F *query_gradient, *after_gradient, *hidden_gradient, *sum_gradient;  // of q, r, u before the ReLU, s
   F *projected_gradient;                                 // [C][n][P*2*H*K]
+  F *source_input;                                       // post-norm: what the source is asked with
+  F *source_query_gradient, *source_after_gradient;      // of its query, and of the sum behind it
+  F *source_scores, *source_used;                        // [n][H][L][C][N]
+  F *source_queries, *source_mixed_gradient;             // [n][H][L][C][K]
   F *score_gradient, *used;                              // [n][H][L][C] lines, by slot; zero where nothing is seen
   F *queries, *mixed_gradient;                           // [n][H][L][C][K]
   F *keys_gradient, *values_gradient;                    // [n][P][H][M + T][K]
@@ -105,6 +124,11 @@ template <class F> struct BackwardScratch {
     query_gradient = arena.take(all * hk), after_gradient = arena.take(all * d);
     hidden_gradient = arena.take(all * s.inner), sum_gradient = arena.take(all * d);
     projected_gradient = arena.take(chunk * n * s.projected());
+    const int64_t read = s.source ? all : 0;
+    source_input = s.pre_norm ? nullptr : arena.take(read * d);
+    source_query_gradient = arena.take(read * hk), source_after_gradient = arena.take(read * d);
+    source_scores = arena.take(read * s.heads * s.source), source_used = arena.take(read * s.heads * s.source);
+    source_queries = arena.take(read * hk), source_mixed_gradient = arena.take(read * hk);
     score_gradient = arena.take(n * chunk * total), used = arena.take(n * chunk * total);
     queries = arena.take(all * hk), mixed_gradient = arena.take(all * hk);
     keys_gradient = arena.take(n * s.pairs * hk * s.slots), values_gradient = arena.take(n * s.pairs * hk * s.slots);

@@ -22,7 +22,7 @@ template <class F> class BackwardGroup {
       count = end - begin;
       for (int64_t t = end - 1; t >= begin; t--) step(t);
       for (int64_t i = 0; i < rows; i++)
-        for (int64_t h = 0; h < s.heads; h++) push_older(i, h);
+        for (int64_t h = 0; h < s.heads; h++) push_older(i, h), push_source(i, h);
       add_weight_gradients();
     }
     for (int64_t i = 0; i < rows && s.carried; i++) finish_carried(i);
@@ -134,7 +134,10 @@ template <class F> class BackwardGroup {
       } else {
         if (l == 0) std::memcpy(input + i * d, x + i * d, d * sizeof(F));
         affine(tape.inner_normal + (at + i) * d, raw.attention_gain, raw.attention_shift, l,
-               scratch.feed_input + (here + i) * d);
+               (s.source ? scratch.source_input : scratch.feed_input) + (here + i) * d);
+        if (s.source)
+          affine(tape.source_normal + (at + i) * d, raw.source_gain, raw.source_shift, l,
+                 scratch.feed_input + (here + i) * d);
       }
     }
     return x;
@@ -148,6 +151,7 @@ template <class F> class BackwardGroup {
   void undo_layer(int64_t l, int64_t t, F* x) {
     const int64_t d = s.width, at = tape.row(l, t, first), here = chunk_row(l, t);
     F *sum = scratch.sum_gradient + here * d, *after = scratch.after_gradient + here * d;
+    F* fed = s.source ? scratch.source_after_gradient + here * d : after;  // of the sum before the feed-forward
     F *hidden = scratch.hidden_gradient + here * s.inner, *query = scratch.query_gradient + here * s.inside();
     F* normal = scratch.normal;
     const F* above = tape.residual + tape.row(l + 1, t, first) * d;
@@ -160,14 +164,13 @@ template <class F> class BackwardGroup {
     for (int64_t c = 0; c < rows * s.inner; c++) hidden[c] = kept[c] > 0 ? hidden[c] * keep_scale : F(0);
     product(hidden, w.expand + l * w.expand_size, s.inner, d, normal);
     for (int64_t i = 0; i < rows; i++) {
-      const F* inner_normal = tape.inner_normal + (at + i) * d;
-      if (s.pre_norm) {
-        layer_norm_backward(sum + i * d, normal + i * d, inner_normal, tape.outer_scale[at + i], after + i * d, d);
-      } else {
-        add_scaled(normal + i * d, F(1), sum + i * d, d);
-        undo_post_norm(0, l, normal + i * d, inner_normal, tape.scale[at + i], after + i * d);
-      }
+      if (s.pre_norm)
+        layer_norm_backward(sum + i * d, normal + i * d, tape.inner_normal + (at + i) * d, tape.outer_scale[at + i],
+                            fed + i * d, d);
+      else
+        undo_sum_and_norm(s.source ? 4 : 0, l, at + i, sum + i * d, normal + i * d, fed + i * d);
     }
+    if (s.source) undo_source(l, t, fed, after);
     product(after, w.output + l * w.output_size, d, s.inside(), scratch.mixed);
     undo_attention(l, t, query);
     product(query, w.query + l * w.query_size, s.inside(), d, normal);
@@ -180,9 +183,61 @@ template <class F> class BackwardGroup {
     }
   }
 
+  // fed: gradient of the sum behind the source; after: becomes that of the sum before it.
+  void undo_source(int64_t l, int64_t t, const F* fed, F* after) {
+    const int64_t d = s.width, hk = s.inside(), at = tape.row(l, t, first), here = chunk_row(l, t);
+    F *query = scratch.source_query_gradient + here * hk, *normal = scratch.normal;
+    product(fed, w.source_output + l * w.output_size, d, hk, scratch.mixed);
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t h = 0; h < s.heads; h++) {
+        const int64_t c = (i * s.heads + h) * s.head;
+        undo_source_head(l, t, i, h, scratch.mixed + c, query + c);
+      }
+    product(query, w.source_query + l * w.query_size, hk, d, normal);
+    for (int64_t i = 0; i < rows; i++) {
+      if (s.pre_norm)
+        layer_norm_backward(fed + i * d, normal + i * d, tape.source_normal + (at + i) * d, tape.source_scale[at + i],
+                            after + i * d, d);
+      else
+        undo_sum_and_norm(0, l, at + i, fed + i * d, normal + i * d, after + i * d);
+    }
+  }
+
+  void undo_source_head(int64_t l, int64_t t, int64_t i, int64_t h, const F* mixed_gradient, F* query_gradient) {
+    const int64_t row = first + i, seen = io.source.length[io.source.row(s, row)], from = io.source.at(s, l, row, h);
+    const int64_t at = line(i, h, l, t), kept = tape.row(l, t, row) * s.heads + h;
+    F *scores = scratch.source_scores + at * s.source, *used = scratch.source_used + at * s.source;
+    std::memcpy(scratch.source_queries + at * s.head, tape.source_query + kept * s.head, s.head * sizeof(F));
+    std::memcpy(scratch.source_mixed_gradient + at * s.head, mixed_gradient, s.head * sizeof(F));
+    std::memset(scores, 0, seen * sizeof(F));
+    add_scores(mixed_gradient, io.source.values + from, scores, seen, s.head);
+    softmax_backward(tape.source_marked + kept * s.source, scores, used, seen, F(s.keep_scale()));
+    weighted_sum(scores, io.source.keys + from, query_gradient, seen, s.head, Into::overwrite);
+  }
+
+  // The chunk is done: the source's keys and values get their gradient from this row and head.
+  void push_source(int64_t i, int64_t h) {
+    for (int64_t l = 0; s.source && l < s.layers; l++) {
+      const int64_t seen = io.source.length[io.source.row(s, first + i)], to = io.source.at(s, l, first + i, h);
+      const int64_t at = line(i, h, l, begin);
+      outer(seen, count, DepthMajor<F>{scratch.source_scores + at * s.source, s.source},
+            scratch.source_queries + at * s.head, io.source_keys_gradient + to);
+      outer(seen, count, DepthMajor<F>{scratch.source_used + at * s.source, s.source},
+            scratch.source_mixed_gradient + at * s.head, io.source_values_gradient + to);
+    }
+  }
+
+  // Post-norm: g, the gradient of what the norm gives, is that of the next sum and of what was projected together.
+  void undo_sum_and_norm(int which, int64_t l, int64_t at, const F* next, F* g, F* out) {
+    const F *normal = which ? tape.source_normal : tape.inner_normal, *scale = which ? tape.source_scale : tape.scale;
+    add_scaled(g, F(1), next, s.width);
+    undo_post_norm(which, l, g, normal + at * s.width, scale[at], out);
+  }
+
   // Through out = gain * normal + shift and the norm before it; `which` as in ForwardPack::gains. g is overwritten.
   void undo_post_norm(int which, int64_t l, F* g, const F* normal, F scale, F* out) {
-    const F* gain = (which ? raw.feed_forward_gain : raw.attention_gain) + l * s.width;
+    const F* gains[3] = {raw.attention_gain, raw.feed_forward_gain, raw.source_gain};
+    const F* gain = gains[which / 2] + l * s.width;
     F *gain_sum = sums.gains + (which * s.layers + l) * s.width, *shift_sum = gain_sum + s.layers * s.width;
     for (int64_t c = 0; c < s.width; c++) {
       gain_sum[c] += g[c] * normal[c];
@@ -284,6 +339,12 @@ template <class F> class BackwardGroup {
                    sums.expand_bias + l * f);
       add_gradient(of_chunk(scratch.sum_gradient + here * d, d), d, of_tape(tape.hidden + at * f, f), f,
                    sums.contract + l * d * f, sums.contract_bias + l * d);
+      if (!s.source) continue;
+      add_gradient(of_chunk(scratch.source_query_gradient + here * hk, hk), hk,
+                   s.pre_norm ? of_tape(tape.source_normal + at * d, d) : of_chunk(scratch.source_input + here * d, d),
+                   d, sums.source_query + l * hk * d, sums.source_bias + l * hk);
+      add_gradient(of_chunk(scratch.source_after_gradient + here * d, d), d, of_tape(tape.source_mixed + at * hk, hk),
+                   hk, sums.source_output + l * d * hk, nullptr);
     }
     add_projection_gradient(of_chunk(scratch.projected_gradient, s.projected()), of_chunk(scratch.memory_input, d));
   }

@@ -29,7 +29,8 @@ template <class Work> void over_shards(int64_t batch, int64_t threads, const Wor
 // of them to use a weight often once it is there. Measured with 32 MB of cache; the optimum is flat.
 template <class F> int64_t group_rows(const Shape& s, int64_t rows) {
   const int64_t budget = s.steps == 1 ? 12 << 20 : 6 << 20, seen = s.steps == 1 ? s.reach : s.slots;
-  const int64_t bytes = seen * s.projected() * sizeof(F), fitting = budget / (bytes > 0 ? bytes : 1);
+  const int64_t read = s.source * s.layers * 2 * s.inside();
+  const int64_t bytes = (seen * s.projected() + read) * sizeof(F), fitting = budget / (bytes > 0 ? bytes : 1);
   const int64_t least = s.steps == 1 ? 6 : 12, most = s.steps == 1 ? 256 : 24;
   const int64_t wanted = fitting < least ? least : fitting > most ? most : fitting;
   const int64_t groups = (rows + wanted - 1) / wanted;
@@ -76,7 +77,12 @@ void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, c
     unfold(w.expand + l * f * d, s.pre_norm ? w.feed_forward_gain + v : none, w.feed_forward_shift + v, F(1), f, d,
            sums.expand + l * f * d, sums.expand_bias + l * f, out.expand + l * f * d, out.feed_forward_gain + v,
            out.feed_forward_shift + v);
+    if (s.source)
+      unfold(w.source_query + l * hk * d, s.pre_norm ? w.source_gain + v : none, w.source_shift + v,
+             F(s.query_scale()), hk, d, sums.source_query + l * hk * d, sums.source_bias + l * hk,
+             out.source_query + l * hk * d, out.source_gain + v, out.source_shift + v);
   }
+  if (s.source) std::memcpy(out.source_output, sums.source_output, s.layers * d * hk * sizeof(F));
   for (int64_t i = 0; i < 2 * s.pairs; i++) {
     const int64_t p = i / 2, at = p * hk * d;
     unfold((i % 2 ? w.value : w.key) + at, s.pre_norm ? w.memory_gain + p * d : none, w.memory_shift + p * d, F(1), hk,
@@ -88,8 +94,9 @@ void write_gradients(const Shape& s, const Weights<F>& w, const Sums<F>& sums, c
   std::memcpy(out.expand_bias, sums.expand_bias, s.layers * f * sizeof(F));
   std::memcpy(out.contract_bias, sums.contract_bias, s.layers * d * sizeof(F));
   std::memcpy(out.mixing, sums.mixing, (s.layers + 1) * sizeof(F));
-  F* gains[4] = {out.attention_gain, out.attention_shift, out.feed_forward_gain, out.feed_forward_shift};
-  for (int i = 0; !s.pre_norm && i < 4; i++)
+  F* gains[6] = {out.attention_gain,     out.attention_shift, out.feed_forward_gain,
+                 out.feed_forward_shift, out.source_gain,     out.source_shift};
+  for (int i = 0; !s.pre_norm && i < 2 * s.norms(); i++)
     std::memcpy(gains[i], sums.gains + i * s.layers * d, s.layers * d * sizeof(F));
   const int64_t skipped = s.window - s.reach;
   for (int64_t k = 0; k < s.head; k++)

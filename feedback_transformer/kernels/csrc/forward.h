@@ -6,8 +6,9 @@
 // All weights as the forward products read them, the norms' gains and shifts folded in.
 template <class F> struct ForwardPack {
   F *query, *output, *expand, *contract, *key_value, *position;  // packed; query..contract [L]
+  F *source_query, *source_output, *source_bias;                 // packed [L], [L][H*K]; nothing without a source
   F *query_bias, *expand_bias, *contract_bias, *key_value_bias;  // [L][H*K] [L][F] [L][D] [P*2*H*K]
-  F *gains;                                                      // [4][L][D], as in `Weights`: for post-norm
+  F *gains;                                                      // [4 or 6][L][D]: gains and shifts, for post-norm
   F *mixing, *position_bias, *span;                              // [L+1], [H][W], [L][H][W] or null
   int64_t query_size, output_size, expand_size, contract_size;
   bool has_position_bias;
@@ -21,7 +22,10 @@ template <class F> struct ForwardPack {
     position = arena.take(Packed<F>::size(s.head, s.reach));
     query_bias = arena.take(s.layers * s.inside()), expand_bias = arena.take(s.layers * s.inner);
     contract_bias = arena.take(s.layers * s.width), key_value_bias = arena.take(s.projected());
-    gains = arena.take(4 * s.layers * s.width), mixing = arena.take(s.layers + 1);
+    gains = arena.take(2 * s.norms() * s.layers * s.width), mixing = arena.take(s.layers + 1);
+    const int64_t readers = s.source ? s.layers : 0;
+    source_query = arena.take(readers * query_size), source_output = arena.take(readers * output_size);
+    source_bias = arena.take(readers * s.inside());
     position_bias = arena.take(s.heads * s.reach);
     span = s.windows ? arena.take(s.layers * s.heads * s.reach) : nullptr;
   }
@@ -55,6 +59,15 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, ForwardPa
                 p.query_bias + l * hk, hk, d);
     folded_bias(w.expand + l * f * d, s.pre_norm ? w.feed_forward_shift + l * d : nullptr, w.expand_bias + l * f, F(1),
                 p.expand_bias + l * f, f, d);
+    if (!s.source) continue;
+    const F* gain3 = s.pre_norm ? w.source_gain + l * d : nullptr;
+    Packed<F>::clear_tail(p.source_query + l * p.query_size, d, hk);
+    Packed<F>::clear_tail(p.source_output + l * p.output_size, hk, d);
+    pack_forward(w.source_query + l * hk * d, hk, d, gain3, scale, p.source_query + l * p.query_size, 0, d);
+    pack_forward(w.source_output + l * d * hk, d, hk, (const F*)nullptr, F(1), p.source_output + l * p.output_size, 0,
+                 hk);
+    folded_bias(w.source_query + l * hk * d, s.pre_norm ? w.source_shift + l * d : nullptr, (const F*)nullptr, scale,
+                p.source_bias + l * hk, hk, d);
   }
   for (int64_t i = 0; i < 2 * s.pairs; i++) {
     const F* weight = (i % 2 ? w.value : w.key) + i / 2 * hk * d;
@@ -68,8 +81,9 @@ template <class F> void fill_pack(const Shape& s, const Weights<F>& w, ForwardPa
     for (int64_t k = 0; k < s.head; k++)
       p.position[c / panel<F> * panel<F> * s.head + k * panel<F> + c % panel<F>] =
           w.position[k * s.window + skipped + c];
-  const F* gains[4] = {w.attention_gain, w.attention_shift, w.feed_forward_gain, w.feed_forward_shift};
-  for (int i = 0; i < 4; i++) std::memcpy(p.gains + i * s.layers * d, gains[i], s.layers * d * sizeof(F));
+  const F* gains[6] = {w.attention_gain,     w.attention_shift, w.feed_forward_gain,
+                       w.feed_forward_shift, w.source_gain,     w.source_shift};
+  for (int i = 0; i < 2 * s.norms(); i++) std::memcpy(p.gains + i * s.layers * d, gains[i], s.layers * d * sizeof(F));
   std::memcpy(p.contract_bias, w.contract_bias, s.layers * d * sizeof(F));
   std::memcpy(p.mixing, w.mixing, (s.layers + 1) * sizeof(F));
   for (int64_t h = 0; p.has_position_bias && h < s.heads; h++)
@@ -84,6 +98,7 @@ template <class F> struct ForwardIO {
   F *y, *memories;      // [B][T][D]
   int64_t memories_stride;  // from a row's memories to the next row's: T*D, or more inside a larger buffer
   KeyValues<F> cache;
+  SourceKeys<F> source;
 };
 
 constexpr int64_t carried_together = 36;  // memories projected at once; tiles of 6 and of 12 rows fit in
@@ -93,7 +108,7 @@ template <class F> struct ForwardScratch {
   int64_t* history;
   ForwardScratch(Arena<F>& arena, const Shape& s, int64_t rows) {
     const int64_t wide = rows > carried_together ? rows : carried_together;
-    now = arena.take(2 * rows * s.width), normal = arena.take(rows * s.width), used = arena.take(s.reach + 8);
+    now = arena.take(2 * rows * s.width), normal = arena.take(rows * s.width), used = arena.take((s.reach > s.source ? s.reach : s.source) + 8);
     projected = arena.take(wide * s.projected()), carried = arena.take(carried_together * s.width);
     history = reinterpret_cast<int64_t*>(arena.take(rows * 2));
   }
@@ -156,13 +171,14 @@ template <class F> class ForwardGroup {
     F* z = scratch.now;
     std::memcpy(z, x, rows * d * sizeof(F));
     product(mixed, w.output + l * w.output_size, s.inside(), d, z);
-    const F* feed = inner_normal;
-    for (int64_t i = 0; i < rows; i++) {
-      const Moments<F> moments = layer_norm(z + i * d, inner_normal + i * d, d);
-      if (s.pre_norm) tape.outer_scale[at + i] = moments.inverse_deviation;
-      else keep(at + i, moments), affine(inner_normal + i * d, 0, l, z + i * d);
+    for (int64_t i = 0; !s.pre_norm && i < rows; i++) {
+      keep(at + i, layer_norm(z + i * d, inner_normal + i * d, d));
+      affine(inner_normal + i * d, 0, l, z + i * d);
     }
-    if (!s.pre_norm) feed = z;
+    if (s.source) read_source(l, t, z);
+    const F* feed = s.pre_norm ? inner_normal : z;
+    for (int64_t i = 0; s.pre_norm && i < rows; i++)
+      tape.outer_scale[at + i] = layer_norm(z + i * d, inner_normal + i * d, d).inverse_deviation;
     spread(w.expand_bias + l * s.inner, hidden, s.inner);
     product(feed, w.expand + l * w.expand_size, d, s.inner, hidden);
     activate(l, t, hidden);
@@ -214,12 +230,44 @@ template <class F> class ForwardGroup {
     add_scores(query, io.cache.keys + at, p, seen, s.head);
     softmax(p, span, seen);
     if (s.dropout > 0) {
-      const uint64_t place = (((l * s.steps + t) * s.batch + first + i) * (s.heads + 1)) + h;
-      mark_dropped(p, seen, Mask(s.seed, place, s.dropout), uint32_t(s.window - seen), F(s.keep_scale()), used);
+      const Mask mask(s.seed, s.place(l, t, first + i, h), s.dropout);
+      mark_dropped(p, seen, mask, uint32_t(s.window - seen), F(s.keep_scale()), used);
     }
     if (span) multiply_by(used, s.dropout > 0 ? used : p, span, seen);
     else if (s.dropout == 0) used = p;
     weighted_sum(used, io.cache.values + at, mixed, seen, s.head, Into::overwrite);
+  }
+
+  // z += Wo_s attention(z, source), with the norm before or behind
+  void read_source(int64_t l, int64_t t, F* z) {
+    const int64_t at = tape.row(l, t, first), d = s.width, hk = s.inside();
+    F *normal = tape.source_normal + at * d, *query = tape.source_query + at * hk, *mixed = tape.source_mixed + at * hk;
+    auto norm = [&](int64_t i) {
+      tape.source_scale[at + i] = layer_norm(z + i * d, normal + i * d, d).inverse_deviation;
+    };
+    for (int64_t i = 0; s.pre_norm && i < rows; i++) norm(i);
+    spread(w.source_bias + l * hk, query, hk);
+    product(s.pre_norm ? normal : z, w.source_query + l * w.query_size, d, hk, query);
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t h = 0; h < s.heads; h++) {
+        const int64_t c = (i * s.heads + h) * s.head;
+        read_head(l, t, first + i, h, query + c, mixed + c);
+      }
+    product(mixed, w.source_output + l * w.output_size, hk, d, z);
+    for (int64_t i = 0; !s.pre_norm && i < rows; i++) norm(i), affine(normal + i * d, 4, l, z + i * d);
+  }
+
+  void read_head(int64_t l, int64_t t, int64_t row, int64_t h, const F* query, F* mixed) {
+    const int64_t from = io.source.row(s, row), seen = io.source.length[from], at = io.source.at(s, l, row, h);
+    F *p = tape.source_marked + (tape.row(l, t, row) * s.heads + h) * s.source, *used = scratch.used;
+    std::memcpy(p, io.source.mask + from * s.source, seen * sizeof(F));
+    add_scores(query, io.source.keys + at, p, seen, s.head);
+    softmax(p, (const F*)nullptr, seen);
+    if (s.dropout > 0)
+      mark_dropped(p, seen, Mask(s.seed, s.place(l, t, row, s.heads + 1 + h), s.dropout), 0, F(s.keep_scale()), used);
+    else
+      used = p;
+    weighted_sum(used, io.source.values + at, mixed, seen, s.head, Into::overwrite);
   }
 
   void activate(int64_t l, int64_t t, F* hidden) {
@@ -227,8 +275,7 @@ template <class F> class ForwardGroup {
     for (int64_t i = 0; i < rows; i++) {
       F* u = hidden + i * s.inner;
       if (s.dropout > 0) {
-        const uint64_t place = (((l * s.steps + t) * s.batch + first + i) * (s.heads + 1)) + s.heads;
-        const Mask mask(s.seed, place, s.dropout);
+        const Mask mask(s.seed, s.place(l, t, first + i, s.heads), s.dropout);
         for (int64_t c = 0; c < s.inner; c++) {
           const F positive = u[c] < 0 ? F(0) : u[c];
           u[c] = mask.keeps(uint32_t(c)) ? positive * keep_scale : F(0);

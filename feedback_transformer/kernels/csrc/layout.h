@@ -14,7 +14,8 @@
 //   m_t = sum_l mixing_l x^l;  keys, values of slot M + t = Wk, Wv times norm(m_t) (post-norm: m_t)
 // With adaptive spans a head's attention is a_j = m_j e^{s_j} / sum_i m_i e^{s_i}, m its mask, and a head reads only the
 // slots that its mask leaves: short spans are cheap, head by head.
-// A cross-attention sublayer would be a second (q, attention, Wo) between z and n', over keys that do not grow.
+// A decoder attends to a source of N positions between z and n', in the same way over keys that do not grow:
+//   n_s = norm(z),  z' = z + Wo_s attention(Wq_s n_s / sqrt(K), source)      z' = g3 norm(z + Wo_s attention(..)) + c3
 //
 // Under pre-norm a norm's gain and shift are folded into the weight behind it: W (g * n + c) = (W diag(g)) n + W c.
 // Slots are in order of time: carried memories 0..M-1, step t writes slot M + t and sees `history` slots before it.
@@ -29,6 +30,7 @@ struct Shape {
   int64_t slots;              // of the key/value buffers: M + T, or the capacity of a decoding cache
   int64_t pre_norm, save;     // save: keep what backward needs
   int64_t threads, seed;
+  int64_t source, source_rows;  // N, or 0 without a source; batch / source_rows rows after each other read the same
   const int64_t* windows;     // [L][H] how many slots a head reads at most, with adaptive spans; else null
   double dropout;
 
@@ -37,19 +39,26 @@ struct Shape {
   int64_t pair(int64_t layer) const { return pairs == 1 ? 0 : layer; }
   double query_scale() const { return 1 / std::sqrt(double(head)); }
   double keep_scale() const { return 1 / (1 - dropout); }
+  int64_t norms() const { return source ? 3 : 2; }  // a layer
+  // Dropout's place of (layer, step, row, what); what: a head, H the feed-forward, H + 1 + h a head that reads the source
+  uint64_t place(int64_t layer, int64_t step, int64_t row, int64_t what) const {
+    return ((layer * steps + step) * batch + row) * (heads + 1 + (source ? heads : 0)) + what;
+  }
 };
 
-template <class F> struct Weights {  // as the contract has them; the last four may be null
+template <class F> struct Weights {  // as the contract has them; from memory_gain on they may be null
   const F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
   const F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
   const F *key, *value, *mixing, *position;
   const F *memory_gain, *memory_shift, *position_bias, *span;
+  const F *source_query, *source_output, *source_gain, *source_shift;
 };
 template <class F> struct Gradients {
   F *query, *output, *expand, *expand_bias, *contract, *contract_bias;
   F *attention_gain, *attention_shift, *feed_forward_gain, *feed_forward_shift;
   F *key, *value, *mixing, *position;
   F *memory_gain, *memory_shift, *position_bias, *span;
+  F *source_query, *source_output, *source_gain, *source_shift;
 };
 
 // How far each head of each layer sees, and where its columns are in a row that holds those of a layer's heads. Columns
@@ -86,6 +95,9 @@ template <class F> struct Tape {
   F *query, *mixed, *hidden;  // q, o, u
   F *marked;           // [L][T][B] and the columns of each head: probabilities (with a span, over the mask), negative
                        // where dropped; the last that the head sees are set
+  F *source_normal;    // [L]: pre-norm norm(z), what the source is asked with; post-norm the norm behind
+  F *source_scale, *source_query, *source_mixed;
+  F *source_marked;    // [L][T][B][H][N], like `marked`
   F *memory;           // [T][B][D]
   F *memory_mean, *memory_scale;  // [T][B]
   int64_t steps, batch;
@@ -100,6 +112,10 @@ template <class F> struct Tape {
     int64_t columns = 0;
     for (int64_t width : sights.width) marked_before.push_back(rows * columns), columns += width;
     marked = arena.take(rows * columns);
+    const int64_t read = s.source ? all : 0;
+    source_normal = arena.take(read * s.width), source_scale = arena.take(read);
+    source_query = arena.take(read * s.inside()), source_mixed = arena.take(read * s.inside());
+    source_marked = arena.take(read * s.heads * s.source);
     memory = arena.take(rows * s.width), memory_mean = arena.take(rows), memory_scale = arena.take(rows);
   }
   int64_t row(int64_t layer, int64_t step, int64_t row) const {
@@ -117,6 +133,16 @@ template <class F> struct KeyValues {
   F *keys, *values;
   int64_t at(const Shape& s, int64_t row, int64_t pair, int64_t head, int64_t slot) const {
     return (((row * s.pairs + pair) * s.heads + head) * s.slots + slot) * s.head;
+  }
+};
+
+// A source: keys and values [L][rows][H][N][K], mask [rows][N] added to the scores, length [rows] behind which is padding.
+template <class F> struct SourceKeys {
+  const F *keys, *values, *mask;
+  const int64_t* length;
+  int64_t row(const Shape& s, int64_t row) const { return row / (s.batch / s.source_rows); }
+  int64_t at(const Shape& s, int64_t layer, int64_t row, int64_t head) const {
+    return ((layer * s.source_rows + this->row(s, row)) * s.heads + head) * s.source * s.head;
   }
 };
 

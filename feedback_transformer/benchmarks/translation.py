@@ -1,0 +1,114 @@
+"""A whole encoder-decoder at the paper's shape: six encoder layers, two decoder layers, as in its speed table.
+
+The widths and the vocabulary are those of the paper's IWSLT model (the WMT one is twice as wide), the batch is smaller:
+the paper's numbers are of GPUs. Sentences are of one length, so that nobody's padding counts, and a search goes on
+to the full length.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import Tensor
+from torch.nn import functional as F
+
+from feedback_transformer.benchmarks.speed import Run
+from feedback_transformer.benchmarks.whole_models import Turn, measure_models, updating, zipf
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.decoding import Search, beam_search
+from feedback_transformer.model.encoder_decoder import END, EncoderDecoder
+from feedback_transformer.presets import PAPER_MODELS, PAPER_TRAIN
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured: a model, and how much of it at a time."""
+
+    model: ModelConfig
+    vocabulary: int
+    batch: int
+    length: int  # tokens of a source and of a target
+    generation_batches: tuple[int, ...]
+    beam: int = 5
+
+    def contenders(self) -> dict[str, ModelConfig]:
+        """The paper's speed table has the Feedback Transformer with shared keys and values."""
+        return {
+            "feedback": replace(self.model, shared_kv=True),
+            "feedback, keys and values per layer": self.model,
+            "transformer": replace(self.model, core="transformer"),
+        }
+
+
+SIX_TWO = Setting(
+    replace(PAPER_MODELS["iwslt14-deen"], num_layers=2), vocabulary=10_000, batch=32, length=32,
+    generation_batches=(1, 32),
+)  # fmt: skip
+TINY = Setting(
+    replace(SIX_TWO.model, encoder_layers=2, model_dim=16, num_heads=2, head_dim=8, ff_dim=32, memory_size=8),
+    vocabulary=50, batch=2, length=5, generation_batches=(1,), beam=2,
+)  # fmt: skip
+
+
+def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
+    """Training and beam search, contenders taking turns, as a record."""
+    setting = TINY if quick else SIX_TWO
+    configs = setting.contenders()
+
+    def searching(batch: int) -> Turn:
+        runs = {name: search(config, setting, batch) for name, config in configs.items()}
+        return Turn(runs, batch * setting.length)
+
+    return measure_models(
+        {
+            "batch": setting.batch,
+            "length": setting.length,
+            "vocabulary": setting.vocabulary,
+            "encoder_layers": setting.model.encoder_layers,
+            "decoder_layers": setting.model.num_layers,
+            "model_dim": setting.model.model_dim,
+            "beam": setting.beam,
+            "dropout": setting.model.dropout,
+        },
+        lambda: Turn(
+            {name: training(config, setting) for name, config in configs.items()}, setting.batch * setting.length
+        ),
+        {batch: functools.partial(searching, batch) for batch in setting.generation_batches},
+        quick,
+        repeats,
+        console,
+    )
+
+
+def training(config: ModelConfig, setting: Setting) -> Run:
+    """One update on pairs of one length, with label smoothing."""
+    train, model = PAPER_TRAIN["iwslt14-deen"], EncoderDecoder(config, setting.vocabulary)
+    source, target = sentences(setting.batch, setting), sentences(setting.batch, setting, extra=1)
+
+    def loss() -> Tensor:
+        logits = model(source, target[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), label_smoothing=train.label_smoothing)
+
+    return updating(model, train, loss)
+
+
+def search(config: ModelConfig, setting: Setting, batch: int) -> Run:
+    """Beam search for targets as long as the sources, reading them included."""
+    model, source = EncoderDecoder(config, setting.vocabulary).eval(), sentences(batch, setting)
+    limits = torch.full((batch,), setting.length)
+    wanted = Search(beam=setting.beam, min_length=setting.length)
+
+    @torch.no_grad()
+    def run() -> None:
+        beam_search(model.read(source), limits, wanted)
+
+    return run
+
+
+def sentences(batch: int, setting: Setting, extra: int = 0) -> Tensor:
+    """Tokens [B, length + extra] without padding, begin or end"""
+    return END + 1 + zipf(batch, setting.length + extra, setting.vocabulary - END - 1)

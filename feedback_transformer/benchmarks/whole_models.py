@@ -1,0 +1,83 @@
+"""Whole models, from tokens to updated weights and from weights to tokens: what the benchmarks of them share.
+
+With one thread its CPU time counts: a turn takes seconds, and no turn of seconds is left alone by others.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+
+from feedback_transformer.benchmarks.speed import Run, calls_within, take_turns
+from feedback_transformer.config import TrainConfig
+from feedback_transformer.training.optimizer import make_optimizer
+from feedback_transformer.training.record import environment
+
+
+class Turn(NamedTuple):
+    """What each contender does in a turn, and how many tokens that makes."""
+
+    runs: Mapping[str, Run]
+    tokens: int
+
+
+def measure_models(
+    settings: Mapping[str, Any],
+    training: Callable[[], Turn],
+    generation: Mapping[int, Callable[[], Turn]],
+    quick: bool,
+    repeats: int,
+    console: Console,
+) -> dict[str, Any]:
+    """Training, and generation by batch; contenders taking turns, as a record."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    record: dict[str, Any] = {
+        "machine": {**environment(torch.device("cpu")), "date": now},
+        "settings": {"repeats": repeats, **settings},
+    }
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    console.print("training", style="dim")
+    turn = training()
+    seconds = take_turns(turn.runs, repeats, patience=math.inf, clock=clock)
+    record["training"] = [rates(name, each, turn.tokens) for name, each in seconds.items()]
+    record["generation"] = []
+    for batch, make in generation.items():
+        console.print(f"generation B{batch}", style="dim")
+        turn = make()
+        calls = 2 if quick else max(2, min(calls_within(run, 0.5) for run in turn.runs.values()))
+        for name, each in take_turns(turn.runs, repeats, calls, math.inf, clock).items():
+            record["generation"].append({"batch": batch, **rates(name, each, turn.tokens)})
+    return record
+
+
+def rates(name: str, seconds: float, tokens: int) -> dict[str, Any]:
+    return {"contender": name, "seconds": seconds, "tokens_per_second": tokens / seconds}
+
+
+def updating(model: nn.Module, train: TrainConfig, loss: Callable[[], Tensor]) -> Run:
+    """One update: loss, gradients, clipping, Adam."""
+    optimizer = make_optimizer(model, train)
+
+    def run() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss().backward()  # type: ignore[no-untyped-call]
+        if train.gradient_clip:
+            clip_grad_norm_(model.parameters(), train.gradient_clip)
+        optimizer.step()
+
+    return run
+
+
+def zipf(batch: int, steps: int, vocabulary: int) -> Tensor:
+    """Words [B, T] of which the r-th most frequent comes about 1/r as often as the first."""
+    random = torch.Generator().manual_seed(0)
+    uniform = torch.rand(batch, steps, generator=random, dtype=torch.float64)
+    return (vocabulary**uniform).long() - 1

@@ -1,0 +1,83 @@
+"""A page of Markdown for each experiment, made from its file and its records: docs/experiments/NAME.md.
+
+Nothing on them is written by hand, so that they stay true; what is to be said of an experiment stands in its file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.experiment import Experiment, Variant, train_command
+from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.tables import markdown_table
+
+FOLDER = Path("docs/experiments")
+ROOT = "../.."  # from there
+
+
+def experiment_pages(results: Path) -> dict[str, str]:
+    """The text of every page, by its file's name."""
+    return {f"{name}.md": experiment_page(experiment, results) for name, experiment in EXPERIMENTS.items()}
+
+
+def experiment_page(experiment: Experiment, results: Path) -> str:
+    outcome = Outcome(experiment, "laptop", results)
+    module = inspect.getmodule(experiment.variants)
+    assert module is not None
+    assert module.__doc__ is not None
+    file = f"feedback_transformer/experiments/{module.__name__.rpartition('.')[2]}.py"
+    figure = f"![{experiment.title}]({ROOT}/results/{experiment.name}.svg)"
+    command = f"    feedback-transformer reproduce {experiment.name}"
+    parts = [
+        f"# {experiment.title}",
+        f"Made from [{file}]({ROOT}/{file}) and its records by `make readme`. Others: [results.md](../results.md).",
+        f"In the paper: {experiment.where}. Verdict: **{outcome.overall()}**.",
+        module.__doc__.strip(),
+        f"{command} --plan            what would be done, and its cost\n"
+        f"{command} --jobs 2          what has no record yet, two runs at a time\n"
+        f"{command} --scale smoke     seconds: does it run?\n"
+        f"{command} --scale paper     the published hyperparameters",
+        outcome.markdown(),
+        *([figure] if any(outcome.records.values()) else []),
+        "## The runs",
+        "A run alone is trained by its command, with any seed. A record holds configuration, commit, machine,\n"
+        "cost, learning curve and scores.",
+        markdown_table(
+            ["run", "command", "records, by seed"], [_run(variant, results) for variant in outcome.variants]
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _run(variant: Variant, results: Path) -> list[str]:
+    kept = [record["run"]["seed"] for record in variant.records(results)]
+    links = [f"[{seed}]({ROOT}/results/{variant.key}-seed-{seed}.json)" for seed in kept]
+    return [variant.label, f"`{train_command(variant.run, 'laptop')}`", " ".join(links) or "none yet"]
+
+
+def write_pages(results: Path, folder: Path = FOLDER) -> None:
+    """All pages, and no others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = experiment_pages(results)
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text)
+
+
+def verdict_table(results: Path) -> str:
+    """A row an experiment, for a page in docs/."""
+    outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
+    rows = [
+        [
+            f"[{outcome.experiment.title}](experiments/{outcome.experiment.name}.md)",
+            outcome.experiment.where,
+            f"{outcome.cost_hours():.1f}",
+            outcome.overall(),
+        ]
+        for outcome in outcomes
+    ]
+    return markdown_table(["experiment", "in the paper", "core-hours", "verdict"], rows)

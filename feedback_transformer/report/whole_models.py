@@ -1,0 +1,75 @@
+"""The speed of whole models beside the paper's: its language model and its translation, training and inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from feedback_transformer.report.speed import Table
+from feedback_transformer.training.record import read_record
+
+Record = dict[str, Any]
+
+
+class PaperSpeed(NamedTuple):
+    """A task of the paper's speed table: words a second in training and at inference, on GPUs."""
+
+    title: str
+    option: str  # of `bench`
+    about: str  # what a turn is, with the record's settings
+    numbers: dict[str, tuple[int, int]]
+
+
+LANGUAGE = PaperSpeed(
+    "WikiText-103 small, the whole language model, words/s",
+    "--language",
+    "A training step is a whole update: B = {batch} rows of T = {steps} words with a full memory of {memory_size}, "
+    "dropout {dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's are "
+    "on GPUs, with batch 512 and T = 256 in training.",
+    {"feedback": (84_400, 2_176), "transformer": (296_000, 592)},
+)
+TRANSLATION = PaperSpeed(
+    "Translation, {encoder_layers} encoder and {decoder_layers} decoder layers, target tokens/s",
+    "--translation",
+    "A training step is a whole update: {batch} pairs of {length} tokens a side, width {model_dim}, vocabulary "
+    "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B "
+    "sources of {length} tokens, reading them included. The paper's are of its WMT model on GPUs.",
+    {"feedback": (126_000, 5_410), "transformer": (280_000, 3_190)},
+)
+
+
+def speed_table(record: Record, paper: PaperSpeed) -> Table:
+    """Training and generation beside the paper's, each with its ratio to the Transformer's."""
+    generation = {batch: _by_name(record, batch) for batch in dict.fromkeys(r["batch"] for r in record["generation"])}
+    columns = [{row["contender"]: row["tokens_per_second"] for row in record["training"]}, *generation.values()]
+    columns += [{name: numbers[place] for name, numbers in paper.numbers.items()} for place in (0, 1)]
+    heads = ["training", *(f"generation B{batch}" for batch in generation), "paper, training", "paper, inference"]
+    rows = [[name, *(_cell(column, name) for column in columns)] for name in columns[0]]
+    return Table(paper.title.format(**record["settings"]), ["", *heads], rows)
+
+
+def _by_name(record: Record, batch: int) -> dict[str, float]:
+    return {row["contender"]: row["tokens_per_second"] for row in record["generation"] if row["batch"] == batch}
+
+
+def _cell(column: dict[str, float], name: str) -> str:
+    return f"{column[name]:,.0f} ({column[name] / column['transformer']:.2f}x)" if name in column else ""
+
+
+def about_whole_model(record: Record, paper: PaperSpeed) -> str:
+    """How it was measured, and on what."""
+    machine, settings = record["machine"], record["settings"]
+    seconds = "CPU time of 1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+    return (
+        f"Measured in one run, contenders taking turns, best of {settings['repeats']}: {machine['processor']}, "
+        f"{seconds}, torch {machine['torch']}, float32, commit {str(machine['commit'])[:9]}. "
+        f"{paper.about.format(**settings)} In brackets the ratio to the Transformer in the same column."
+    )
+
+
+def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
+    """The table with what it was measured on; says so where nothing was measured yet."""
+    if not path.exists():
+        return f"Not measured yet: `feedback-transformer bench {paper.option}`."
+    record = read_record(path)
+    return f"{about_whole_model(record, paper)}\n\n{speed_table(record, paper).markdown()}"
