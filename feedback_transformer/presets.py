@@ -202,18 +202,22 @@ LAPTOP_PAIR_TRAIN = TrainConfig(
     adam_beta2=0.98,
     label_smoothing=0.1,
     gradient_clip=1.0,
-    eval_every=100,
+    eval_every=200,
     keep_checkpoints=5,
 )
 for name in PAIRS:
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, LAPTOP_PAIR_TRAIN)
+# For pairs as `prepare` of the experiments makes them: a vocabulary of 32,000 would cost more than all layers.
 LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_536))
-LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=8_192))
+for name in ("iwslt14-deen", "wmt14-ende"):
+    LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=2_000))
+LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1_400))
 for name in PAIR_TOYS:
     LAPTOP[name] = (
         replace(LAPTOP_MODEL, encoder_layers=2, memory_size=512, source_positions="relative", source_reach=16),
         replace(
             LAPTOP_TRAIN,
+            steps=4_000,
             batch_tokens=2_048,
             curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
             validation_episodes=32,

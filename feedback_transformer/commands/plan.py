@@ -50,6 +50,8 @@ def show_plan(
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
         if scale != "paper":
             console.print(f"Reduced: {experiment.reduced}.", highlight=False)
+        if scale == "laptop" and experiment.prepare:
+            console.print(f"Data: {experiment.prepare_command}", highlight=False)
     if every_variant and missing:
         table = Table("variant", "runs", "a run", "known by", title="To be done", title_justify="left")
         for row in missing:

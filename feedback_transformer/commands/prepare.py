@@ -18,13 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--test", **files, help="your own pairs to test on (the same)")  # type: ignore[arg-type]
     add("--max-length", type=int, metavar="N", help="train on pairs of at most so many tokens a side (250)")
     add("--source-words", type=int, metavar="N", help="cut sources to so many words; 0: not (cnn-dailymail: 400)")
+    add("--skip", default="", metavar="PATTERN", help="do not train on pairs in which this regular expression is found")
     add("--swap", action="store_true", help="translate the other way round")
 
 
 def run(options: argparse.Namespace) -> int:
     if options.corpus in PAIR_CORPORA:
         return prepare_pairs.run(options)
-    for name in ("valid", "test", "max_length", "source_words", "swap"):
+    for name in ("valid", "test", "max_length", "source_words", "swap", "skip"):
         if getattr(options, name):
             raise DataError(f"--{name.replace('_', '-')} is for pairs; {options.corpus} is a plain text")
     if options.source is not None and len(options.source) != 1:

@@ -1,20 +1,21 @@
 """Where pairs come from: two text files side by side, or one of articles with their summaries.
 
 A pair is a line of the source file and the same line of the target file, so files of different lengths are refused: one
-missing line would make every pair behind it wrong.
+missing line would make every pair behind it wrong. Files may be compressed (`.gz`), and newstest comes as `.sgm` too.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from feedback_transformer.config import nearest
-from feedback_transformer.data.corpora import SPLITS, DataError
+from feedback_transformer.data.corpora import SPLITS, Archive, DataError
 from feedback_transformer.data.sources import matching_files
 
 Pair = tuple[str, str]
@@ -24,7 +25,7 @@ HELD_OUT, MOST_HELD_OUT = 0.05, 2000  # the part of own pairs that is kept to va
 
 @dataclass(frozen=True)
 class PairCorpus:
-    """A corpus of pairs with a name. It is brought by hand (--from): no address is certain enough to be pinned."""
+    """A corpus of pairs with a name. Without archives it is brought by hand (--from)."""
 
     name: str
     summary: str
@@ -32,6 +33,8 @@ class PairCorpus:
     languages: tuple[str, str]  # source and target
     files: dict[str, str]  # split -> pattern of its files' names, less the ending
     place: str  # where people get it
+    archives: tuple[Archive, ...] = ()  # what is downloaded, all of it
+    hashes: dict[str, str] = field(default_factory=dict)  # split -> sha256 of its published pairs, where it is certain
     endings: tuple[str, ...] = ()  # of the names: the languages, or jsonl
     vocab_size: int = 32_000
     max_length: int = 250  # tokens; longer pairs are not trained on
@@ -42,7 +45,48 @@ class PairCorpus:
 
     def matches(self, split: str, name: str) -> bool:
         endings = "|".join(self.endings or self.languages)
-        return re.fullmatch(rf"({self.files[split]})\.({endings})", PurePosixPath(name).name) is not None
+        return re.fullmatch(rf"({self.files[split]})\.({endings})", PurePosixPath(plain_name(name)).name) is not None
+
+
+def plain_name(name: str) -> str:
+    """What a file is called when it is plain text.
+
+    >>> plain_name("train.en.gz"), plain_name("dev/newstest2014-deen-src.de.sgm")
+    ('train.en', 'dev/newstest2014.de')
+    """
+    return re.sub(r"-deen-(src(?=\.de)|ref(?=\.en))(\.\w+)\.sgm$", r"\2", name.removesuffix(".gz"))
+
+
+def _multi30k(name: str, sha256: str) -> Archive:
+    commits = ("a3d2e0d26b56f3846f66a952536ffed4e401d05a", "master")
+    url = "https://raw.githubusercontent.com/multi30k/dataset/{}/data/task1/raw/{}.gz"
+    return Archive(tuple(url.format(commit, name) for commit in commits), sha256=sha256)
+
+
+def _wmt(address: str, size: int, sha256: str) -> Archive:
+    return Archive(tuple(f"{scheme}://{address}" for scheme in ("https", "http")), size, sha256)
+
+
+# Of Multi30k's files as AlphaEmperorOmega/emperor pins them, of WMT's as tensorflow/datasets does (url_checksums).
+# The hashes of pairs are our own, of the texts themselves: whatever was downloaded, they tell that it is the corpus.
+MULTI30K_ARCHIVES = (
+    _multi30k("train.en", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
+    _multi30k("train.de", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
+    _multi30k("val.en", "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
+    _multi30k("val.de", "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
+    _multi30k("test_2016_flickr.en", "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+    _multi30k("test_2016_flickr.de", "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
+)
+WMT_ARCHIVES = (
+    _wmt("www.statmt.org/wmt13/training-parallel-europarl-v7.tgz", 657_632_379,
+         "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7"),
+    _wmt("www.statmt.org/wmt13/training-parallel-commoncrawl.tgz", 918_311_367,
+         "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5"),
+    _wmt("www.statmt.org/wmt14/training-parallel-nc-v9.tgz", 80_418_416,
+         "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485"),
+    _wmt("data.statmt.org/wmt19/translation-task/dev.tgz", 38_654_961,
+         "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7"),
+)  # fmt: skip
 
 
 PAIR_CORPORA: dict[str, PairCorpus] = {
@@ -51,12 +95,22 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
         PairCorpus(
             "multi30k", "captions of pictures, English to German: 29,000 / 1,014 / 1,000 pairs", "CC BY-NC-SA 4.0",
             ("en", "de"), {"train": "train", "valid": "val", "test": "test_2016_flickr"},
-            "github.com/multi30k/dataset (data/task1/raw)", vocab_size=4_000,
+            "github.com/multi30k/dataset (data/task1/raw)", MULTI30K_ARCHIVES,
+            {
+                "train": "b5bacd05ee3f8cb4697af1c730f409bc6427340b7199e6f9bb6ab91cc28e1771",
+                "valid": "d2865844d649455b487af3806f73d76dac38818b3fe483e4fdc99216961d5611",
+                "test": "2e57372ff17cc1474d59eba1fa27d97fa32fba5e418c8b2a8a25df2d1167fdc3",
+            },
+            vocab_size=4_000,
         ),
         PairCorpus(
             "iwslt14-deen", "talks, German to English, lower-cased and tokenised: 160,239 / 7,283 / 6,750 pairs",
             "CC BY-NC-ND", ("de", "en"), {"train": "train(_subset)?", "valid": "valid", "test": "test"},
-            "wit3.fbk.eu, tokenised and split as is usual for it", vocab_size=10_000, max_length=175,
+            "wit3.fbk.eu, tokenised, lower-cased and split by fairseq's prepare-iwslt14.sh", hashes={
+                "valid": "93d2c55468e16584f244594aae66a6769e9884cc85f6f88714accc90c77b0175",
+                "test": "06fea52f35694ccabd1499cd1d35e0f44732f9650f01df46558c021721cbcaa9",
+            },
+            vocab_size=10_000, max_length=175,
         ),
         PairCorpus(
             "wmt14-ende", "news and parliament, English to German: 4.5M / 3,000 (newstest2013) / 3,003 (newstest2014)",
@@ -65,12 +119,17 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
                 "train": r"train|europarl\.train\w*|(europarl|commoncrawl|news-commentary)[\w-]*\.de-en",
                 "valid": "newstest2013", "test": "newstest2014",
             },
-            "statmt.org/wmt14 and wmt16",
+            "statmt.org/wmt14", WMT_ARCHIVES,
+            {
+                "valid": "5c628c44913e3cdf5950628289ba45bd22531e1868c220e638009bb466ef34b7",
+                "test": "9d528ec5b9393dd80eddcd2ba6f79c65e335fb573fc0bc9eaa2904376eb09150",
+            },
         ),
         PairCorpus(
             "cnn-dailymail", "news articles and their summaries: 287,113 / 13,368 / 11,490", "for research",
             ("en", "en"), {"train": r"train[.\w]*", "valid": r"val(id)?[.\w]*", "test": r"test[.\w]*"},
-            "the non-anonymised corpus of See et al. 2017, a JSON line with `article` and `summary` each",
+            "github.com/abisee/cnn-dailymail (See et al. 2017, tokenised, not anonymised); write it as train.jsonl, "
+            "val.jsonl and test.jsonl, a JSON object with `article` and `summary` a line",
             endings=("jsonl",), max_length=1024, source_words=400,
         ),
         PairCorpus("pairs", "your own: two files, a line of one is the translation of the same line of the other",
@@ -88,13 +147,33 @@ def pair_corpus(name: str) -> PairCorpus:
 Reading = Callable[[], Iterator[Pair]]  # read as often as one likes
 
 
-def find_pairs(corpus: PairCorpus, place: Path, scratch: Path) -> dict[str, Reading]:
-    """The splits of a known corpus in a folder or an archive."""
-    files = matching_files(corpus.wants, place, scratch, f"has no files of {corpus.name}")
-    return {split: _split_of(corpus, split, files, place) for split in SPLITS}
+def find_pairs(corpus: PairCorpus, places: Sequence[Path], scratch: Path) -> dict[str, Reading]:
+    """The splits of a known corpus in folders and archives."""
+    files: dict[str, Path] = {}
+    for number, place in enumerate(places):
+        own = scratch / str(number)
+        own.mkdir()
+        found = matching_files(corpus.wants, place, own, f"has no files of {corpus.name}")
+        for name, path in found.items():
+            files.setdefault(plain_name(name), _plain_file(name, path, own / f"plain-{len(files)}"))
+    where = ", ".join(map(str, places))
+    return {split: _split_of(corpus, split, files, where) for split in SPLITS}
 
 
-def _split_of(corpus: PairCorpus, split: str, files: dict[str, Path], place: Path) -> Reading:
+def _plain_file(name: str, path: Path, scratch: Path) -> Path:
+    """The file itself where it is plain text, else one in `scratch` that is."""
+    if path.suffix == ".gz":  # in a folder; what comes out of an archive is unpacked already
+        scratch.mkdir()
+        path = next(iter(matching_files(lambda _: True, path, scratch, "").values()))
+    if not name.removesuffix(".gz").endswith(".sgm"):
+        return path
+    segments = re.findall(r"<seg[^>]*>(.*?)</seg>", "\n".join(read_lines(path)), re.DOTALL)
+    plain = scratch.with_suffix(".txt")
+    plain.write_text("".join(" ".join(html.unescape(text).split()) + "\n" for text in segments), encoding="utf-8")
+    return plain
+
+
+def _split_of(corpus: PairCorpus, split: str, files: dict[str, Path], place: str) -> Reading:
     own = {name: path for name, path in files.items() if corpus.matches(split, name)}
     if not own:
         raise DataError(f"{place} has no {split} split of {corpus.name}: no file is called {corpus.files[split]}")

@@ -1,7 +1,8 @@
 """`feedback-transformer prepare` for pairs: a joint vocabulary from the training pairs, then each split in arrays.
 
-What is not trained on is counted, by reason, and told: pairs with an empty side, and pairs of more tokens than
---max-length. To validate and test on, every pair is kept as it is, for a score on fewer would be another score.
+What is not trained on is counted, by reason, and told: pairs with an empty side, pairs that match --skip, and pairs of
+more tokens than --max-length. To validate and test on, every pair is kept as it is, for a score on fewer would be
+another score.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,15 +18,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from feedback_transformer.data.corpora import SPLITS, DataError
 from feedback_transformer.data.corpus import write_tokens
+from feedback_transformer.data.download import fetch
 from feedback_transformer.data.pair_sources import Pair, PairCorpus, Reading, find_pairs, own_pairs, pair_corpus
 from feedback_transformer.data.pairs import DESCRIPTION, FORMAT, Array, JointBPE, Pairs, read_description
 from feedback_transformer.data.prepare import complete_or_absent, write_last
 
 CHUNK = 10_000  # pairs encoded at a time
 SMALLEST_VOCABULARY = 260  # the bytes and the special symbols
-LEFT_OUT = {"empty": "with an empty side", "too_long": "longer than --max-length"}
+LEFT_OUT = {"empty": "with an empty side", "skipped": "that match --skip", "too_long": "longer than --max-length"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,13 @@ class Options:
     vocab_size: int
     max_length: int
     source_words: int
+    skip: str = ""  # a regular expression; pairs where a side has a match are not trained on
 
     def __post_init__(self) -> None:
+        try:
+            re.compile(self.skip)
+        except re.error as error:
+            raise DataError(f"--skip {self.skip} is not a regular expression ({error})") from None
         for name, least in (("vocab_size", SMALLEST_VOCABULARY), ("max_length", 1), ("source_words", 0)):
             if getattr(self, name) < least:
                 raise DataError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small; take {least} or more")
@@ -56,26 +66,34 @@ def prepare_pairs(
     max_length: int | None = None,
     source_words: int | None = None,
     swap: bool = False,
+    skip: str = "",
 ) -> Pairs:
-    """Make the pairs in the folder `out`, or find that they are there already."""
+    """Make the pairs in the folder `out`, or find that they are there already.
+
+    Without `places` they are downloaded (to `downloads/NAME` beside `out`, where they stay for another time).
+    """
     corpus = pair_corpus(name)
     languages = corpus.languages[::-1] if swap else corpus.languages
-    chosen = (vocab_size, max_length, source_words)
-    usual = (corpus.vocab_size, corpus.max_length, corpus.source_words)
-    options = Options(
-        name, languages, *(own if mine is None else mine for mine, own in zip(chosen, usual, strict=True))
-    )
+    vocab_size = corpus.vocab_size if vocab_size is None else vocab_size
+    max_length = corpus.max_length if max_length is None else max_length
+    source_words = corpus.source_words if source_words is None else source_words
+    options = Options(name, languages, vocab_size, max_length, source_words, skip)
     if there_already(out, options) and not places:
         return Pairs.open(out)
     try:
+        if downloaded := bool(corpus.archives and not (places or valid or test)):
+            places = [fetch(archive, out.parent / "downloads" / name) for archive in corpus.archives]
         with complete_or_absent(out, DESCRIPTION) as (folder, scratch):
             readings = _readings(corpus, places, valid, test, scratch)
+            hashes = {split: _hash(reading()) for split, reading in readings.items()}
+            checked = {split: downloaded or hashes[split] == corpus.hashes.get(split) for split in SPLITS}
             if swap:
                 readings = {split: _swapped(reading) for split, reading in readings.items()}
-            hashes = {split: _hash(reading()) for split, reading in readings.items()}
+                hashes = {split: _hash(reading()) for split, reading in readings.items()}
             if there_already(out, options, hashes):
                 return Pairs.open(out)
-            build(corpus, options, readings, hashes, folder)
+            splits = {split: {"sha256": hashes[split], "checked": checked[split]} for split in SPLITS}
+            build(corpus, options, readings, splits, folder)
     except OSError as error:
         raise DataError(f"cannot read or write {error.filename or out}: {error.strerror or error}") from None
     return Pairs.open(out)
@@ -90,9 +108,9 @@ def _readings(
         return own_pairs(places, valid, test)
     if valid or test:
         raise DataError(f"--valid and --test are for your own `pairs`; {corpus.name} has its own splits")
-    if len(places) != 1:
+    if not places:
         raise DataError(f"say where {corpus.name} is with --from FOLDER-OR-ARCHIVE; people get it at {corpus.place}")
-    return find_pairs(corpus, places[0], scratch)
+    return find_pairs(corpus, places, scratch)
 
 
 def _swapped(reading: Reading) -> Reading:
@@ -124,15 +142,16 @@ def there_already(out: Path, options: Options, hashes: dict[str, str] | None = N
 
 
 def build(
-    corpus: PairCorpus, options: Options, readings: dict[str, Reading], hashes: dict[str, str], folder: Path
+    corpus: PairCorpus, options: Options, readings: dict[str, Reading], known: dict[str, dict[str, Any]], folder: Path
 ) -> None:
-    """Vocabulary and arrays, then pairs.json as the last file."""
-    full = (pair for pair in _cut(readings["train"](), options.source_words, Counter()) if all(pair))
+    """Vocabulary and arrays, then pairs.json as the last file; `known` is what is told of each split beside counts."""
+    pairs = _cut(readings["train"](), options.source_words, Counter())
+    full = (pair for pair in pairs if all(pair) and not _skipped(pair, options))
     vocabulary = JointBPE.learn(chain.from_iterable(full), options.vocab_size)
     vocabulary.save(folder)
     splits = {}
     for split in SPLITS:
-        splits[split] = {**write_split(folder, split, readings[split](), vocabulary, options), "sha256": hashes[split]}
+        splits[split] = {**write_split(folder, split, readings[split](), vocabulary, options), **known[split]}
         if not splits[split]["pairs"]:
             raise DataError(f"no pair is left for {split}: {left_out(splits[split])}")
     description = {
@@ -149,23 +168,25 @@ def write_split(
     folder: Path, split: str, pairs: Iterator[Pair], vocabulary: JointBPE, options: Options
 ) -> dict[str, int]:
     """The arrays of a split, its texts where it is scored; and the counts of what it is made of."""
-    counts: Counter[str] = Counter(pairs=0, read=0, empty=0, too_long=0, cut=0)
-    kept: list[tuple[Array, Array]] = []
+    counts: Counter[str] = Counter(pairs=0, read=0, empty=0, skipped=0, too_long=0, cut=0)
+    sides: tuple[list[Array], list[Array]] = ([], [])  # of all chunks: millions of small arrays would not fit
     texts: list[str] = []
     pairs = _cut(pairs, options.source_words, counts)
     while chunk := list(islice(pairs, CHUNK)):
+        kept: list[tuple[Array, Array]] = []
         encoded = (vocabulary.encode_lines(side) for side in zip(*chunk, strict=True))
         for text, tokens in zip(chunk, zip(*encoded, strict=True), strict=True):
-            reason = _reason(text, tokens, options.max_length)
+            reason = _reason(text, tokens, options)
             counts.update(["read", *([reason] if reason else [])])
             if split != "train" or reason is None:
                 kept.append(tokens)
             if split != "train":
                 texts.append(json.dumps(text, ensure_ascii=False) + "\n")
-    counts["pairs"] = len(kept)
-    for side, name in enumerate(("source", "target")):
-        path = folder / f"{split}.{name}.npy"
-        counts[f"{name}_tokens"] = write_tokens(path, (tokens[side] for tokens in kept), vocabulary.dtype)
+        counts["pairs"] += len(kept)
+        for side, rows in zip(sides, zip(*kept, strict=True), strict=False):
+            side.append(np.concatenate(rows).astype(vocabulary.dtype))
+    for side, name in zip(sides, ("source", "target"), strict=True):
+        counts[f"{name}_tokens"] = write_tokens(folder / f"{split}.{name}.npy", side, vocabulary.dtype)
     if split != "train":
         (folder / f"{split}.jsonl").write_text("".join(texts), encoding="utf-8")
     return dict(counts)
@@ -188,11 +209,17 @@ def cut_words(text: str, words: int) -> str:
     return " ".join(text.split(" ", words)[:words]) if words else text
 
 
-def _reason(text: Pair, tokens: tuple[Array, Array], max_length: int) -> str | None:
+def _reason(text: Pair, tokens: tuple[Array, Array], options: Options) -> str | None:
     """Why a pair is not trained on."""
     if not all(text):
         return "empty"
-    return "too_long" if max(map(len, tokens)) > max_length else None
+    if _skipped(text, options):
+        return "skipped"
+    return "too_long" if max(map(len, tokens)) > options.max_length else None
+
+
+def _skipped(text: Pair, options: Options) -> bool:
+    return bool(options.skip) and any(re.search(options.skip, side) for side in text)
 
 
 # ------------------------------------------------------------------------------------------------ the command
@@ -214,6 +241,7 @@ def run(options: argparse.Namespace) -> int:
         options.max_length,
         options.source_words,
         options.swap,
+        options.skip,
     )
     print(summary(pairs) if new else f"{out} is there already: {summary(pairs)}")
     return 0
@@ -231,6 +259,10 @@ def summary(pairs: Pairs) -> str:
     for split in SPLITS:
         if told := left_out(about["splits"][split]):
             lines.append(f"{split}: {told}{'' if split == 'train' else '; all kept, to be scored'}")
+        if split in pair_corpus(about["name"]).hashes and not about["splits"][split].get("checked"):
+            lines.append(
+                f"{split}: not the published text of {about['name']}; a score on it is not one on {about['name']}"
+            )
     return "\n".join(lines)
 
 

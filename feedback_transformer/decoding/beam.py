@@ -95,9 +95,10 @@ def beam_search(stepper: Stepper, limits: Tensor, search: Search) -> list[list[H
 
 def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """totals [n, beams], scores [n * beams, V] -> log-probability, beam and token of the best [n, count]"""
-    every = (totals.flatten()[:, None] + scores).view(len(totals), -1)
+    each, tokens = scores.topk(min(count, scores.shape[1]), dim=1)  # the best of every beam; no other can be among all
+    every = (totals.flatten()[:, None] + each).view(len(totals), -1)
     best, index = every.topk(min(count, every.shape[1]), dim=1)
-    return best, index // scores.shape[1], index % scores.shape[1]
+    return best, index // each.shape[1], tokens.view(len(totals), -1).gather(1, index)
 
 
 @torch.no_grad()
@@ -119,15 +120,19 @@ def sample(
 
 
 def constrain(scores: Tensor, written: Tensor, limits: Tensor, search: Search) -> Tensor:
-    """scores [R, V] after written [R, n]: minus infinity for what may not come next; something always may."""
-    scores = scores.index_fill(1, torch.tensor([PAD, BEGIN], device=scores.device), NEVER)
+    """scores [R, V] after written [R, n]: minus infinity for what may not come next; something always may.
+
+    In place, and only where there is something to change: a vocabulary is large.
+    """
+    scores[:, [PAD, BEGIN]] = NEVER
     end = scores[:, END].clone()
     if search.block_ngrams and written.shape[1] >= search.block_ngrams:
-        scores = scores.scatter(1, _would_repeat(written, search.block_ngrams), NEVER)
+        scores.scatter_(1, _would_repeat(written, search.block_ngrams), NEVER)
     if written.shape[1] < search.min_length:
         scores[:, END] = NEVER
-    scores = scores.masked_fill((written.shape[1] >= limits)[:, None], NEVER)
-    nothing_else = scores.isneginf().all(dim=1)
+    if (over := written.shape[1] >= limits).any():
+        scores[over] = NEVER
+    nothing_else = scores.amax(dim=1) == NEVER
     scores[:, END] = torch.where(nothing_else, end, scores[:, END])
     return scores
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feedback_transformer.experiments import (
     char_ptb,
+    copy_pairs,
     depth,
     enwik8,
     iwslt,
@@ -32,6 +33,7 @@ ALL = (
     iwslt,
     translation,
     summarization,
+    copy_pairs,
 )
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment

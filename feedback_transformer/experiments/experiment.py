@@ -66,13 +66,17 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Claim:
-    """`better` scores better than `worse`, or about as good; both are keys of variants."""
+    """`better` scores better than `worse`, or about as good; both are keys of variants.
+
+    With `than`, two keys as well: by more than the first of those is better than the second.
+    """
 
     words: str
     better: str
     worse: str
     equal: bool = False
     score: str = ""  # by which they are compared; the experiment's first, if none is named
+    than: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ class Experiment:
     axis: str = ""  # what the figure's x-axis is
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
+    prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+
+    @property
+    def prepare_command(self) -> str:
+        return f"feedback-transformer prepare {self.prepare}"
 
     def runs(self, scale: str) -> dict[str, RunConfig]:
         return {key: run for variant in self.variants(scale) for key, run in variant.runs().items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import depth_claims, over_depth
+from feedback_transformer.experiments.translation import PREPARE, depth_claims, over_depth
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": (1, 2, 4, 6)}
 
@@ -16,7 +16,8 @@ EXPERIMENT = Experiment(
     name="iwslt",
     title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
     where="Appendix, figure on IWSLT and CNN-DailyMail, left",
-    reduced="33,471 pairs of 160,239, a model of the laptop preset, one seed",
+    reduced="23,606 pairs of 160,239, a small model, the first 1,500 sentences of the test set, one seed",
+    prepare=PREPARE["iwslt14-deen"],
     variants=variants,
     axis="decoder layers",
     claims=depth_claims("iwslt14-deen", DEPTHS["laptop"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import depth_claims, over_depth
+from feedback_transformer.experiments.translation import PREPARE, depth_claims, over_depth
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": ()}
 
@@ -17,6 +17,7 @@ EXPERIMENT = Experiment(
     title="Translation: BLEU on Multi30k over the depth of the decoder",
     where="not in the paper",
     reduced="a small corpus for a small model, one seed",
+    prepare=PREPARE["multi30k"],
     variants=variants,
     axis="decoder layers",
     claims=depth_claims("multi30k", DEPTHS["laptop"]),

@@ -1,7 +1,7 @@
 """Table 5: training and inference speed, Feedback over Transformer; nothing is trained for it.
 
-Ours come from the records of `bench`, where both take turns in one run, and for translation from the records of the
-experiment `translation`. The paper measures on GPUs, we on a core: ratios can be compared, speeds cannot.
+Ours come from the records of `bench`, where both take turns in one run. The paper measures on GPUs, we on a core: ratios
+can be compared, speeds cannot.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from feedback_transformer.experiments import translation
-from feedback_transformer.experiments.experiment import Record
 from feedback_transformer.training.record import read_record
 
 Pair = tuple[float, float]  # Feedback, Transformer
@@ -40,18 +38,7 @@ def bench(name: str, part: str, rate: str, **wanted: object) -> Callable[[Path],
     return find
 
 
-def translated(rate: Callable[[Record], float]) -> Callable[[Path], Pair | None]:
-    """From the trainings with 2 decoder layers."""
-
-    def find(results: Path) -> Pair | None:
-        variants = {variant.key: variant for variant in translation.EXPERIMENT.variants("laptop")}
-        both = [variants[f"wmt14-ende/{core}-2"].records(results) for core in ("feedback", "transformer")]
-        return (rate(both[0][0]), rate(both[1][0])) if all(both) else None
-
-    return find
-
-
-LANGUAGE = "speed-wikitext-103-small.json"
+LANGUAGE, TRANSLATION = "speed-wikitext-103-small.json", "speed-translation.json"
 SHAPE = "WikiText-103 small, whole model"
 SPEEDS = (
     Speed("language modelling, training", (84_400, 296_000), bench(LANGUAGE, "training", "tokens_per_second"),
@@ -60,10 +47,12 @@ SPEEDS = (
           f"{SHAPE}, B 1", "bench --language"),
     Speed("language modelling, inference", (2_176, 592), bench(LANGUAGE, "generation", "tokens_per_second", batch=32),
           f"{SHAPE}, B 32", "bench --language"),
-    Speed("translation, training", (126_000, 280_000), translated(lambda r: r["tokens"] / r["cpu_seconds"]),
-          "laptop preset, evaluations included", "reproduce translation"),
-    Speed("translation, inference", (5_410, 3_190), translated(lambda r: r["test"]["words_per_second"]),
-          "laptop preset, beam 5", "reproduce translation"),
+    Speed("translation, training", (126_000, 280_000), bench(TRANSLATION, "training", "tokens_per_second"),
+          "6 encoder and 2 decoder layers", "bench --translation"),
+    Speed("translation, inference", (5_410, 3_190), bench(TRANSLATION, "generation", "tokens_per_second", batch=1),
+          "the same, beam 5, B 1", "bench --translation"),
+    Speed("translation, inference", (5_410, 3_190), bench(TRANSLATION, "generation", "tokens_per_second", batch=32),
+          "the same, beam 5, B 32", "bench --translation"),
     Speed("reinforcement learning, training", (22_300, 22_300),
           bench("bench-worlds.json", "learning", "frames_per_second", shape="paper's model, 64 copies"),
           "paper's model, 64 copies", "bench --worlds"),

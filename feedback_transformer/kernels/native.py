@@ -7,6 +7,7 @@ and who owns what. Decoding one step at a time is in `native_decoding.py`.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,6 +103,12 @@ class Loan(ctypes.Structure):
         if library().borrow(ctypes.c_int64(size), ctypes.byref(loan)):
             raise MemoryError(f"the native engine needs {size / 2**20:.0f} MB more than there are")
         return loan
+
+    @classmethod
+    def new(cls, dtype: torch.dtype, *shape: int) -> Tensor:
+        """A tensor on loan, which may hold anything."""
+        count = math.prod(shape)
+        return cls.of(count, dtype).tensor()[: count * dtype.itemsize].view(dtype).view(shape)
 
     def tensor(self) -> Tensor:
         """The memory as bytes; the loan lasts as long as this tensor."""

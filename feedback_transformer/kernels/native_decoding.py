@@ -23,6 +23,7 @@ from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, So
 from feedback_transformer.kernels.native import (
     SOURCE_ORDER,
     ForwardIO,
+    Loan,
     Shape,
     block_shape,
     call,
@@ -94,19 +95,22 @@ class _Buffer:
     def __init__(self, packed: PackedWeights, batch: int, slots: int) -> None:
         self.packed = packed  # whose windows the shape points to
         self.shape = shape = packed.sized(batch, slots)
-        self.keys = packed.data.new_empty(batch, shape.pairs, shape.heads, slots, shape.head)
-        self.values = torch.empty_like(self.keys)
-        self.memory = packed.data.new_empty(batch, slots, shape.width)
-        self.scratch = packed.data.new_empty(size_of("tape", packed.data.dtype, shape))
+        # From the pool: a search makes a buffer at every step, and fresh memory would cost more than what is copied.
+        self.keys = self._new(batch, shape.pairs, shape.heads, slots, shape.head)
+        self.values = self._new(*self.keys.shape)
+        self.memory = self._new(batch, slots, shape.width)
+        self.scratch = self._new(size_of("tape", packed.data.dtype, shape))
         self.newest = 0
-        large(self.keys), large(self.values)
+
+    def _new(self, *shape: int) -> Tensor:
+        return Loan.new(self.packed.data.dtype, *shape)
 
     def read(self, source: Source) -> None:
         """Makes room for the attention to a source of this size."""
         size = (source.mask.shape[1], len(source.mask))
         if size != (self.shape.source, self.shape.source_rows):
             self.shape.source, self.shape.source_rows = size
-            self.scratch = self.scratch.new_empty(size_of("tape", self.scratch.dtype, self.shape))
+            self.scratch = self._new(size_of("tape", self.scratch.dtype, self.shape))
 
     def put(self, memory: Tensor, keys: Tensor, values: Tensor) -> None:
         """Copies in at the front what another buffer held."""

@@ -13,7 +13,8 @@ from feedback_transformer.experiments.experiment import Claim, Experiment, Recor
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-METRICS = ("bleu", "rougeL", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first that there is
+METRICS = ("bleu", "rougeL", "character", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first
+BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
@@ -59,29 +60,42 @@ class Outcome:
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
         header = ["model", "parameters", "tokens", "minutes", "seeds", *(f"test {s}{reduced}" for s in self.scores)]
+        header += self._beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
-        blank = ["-"] * (4 + len(self.scores))
+        blank = ["-"] * (4 + len(self.scores) + len(self._beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
     def _row(self, variant: Variant, published: bool) -> list[str]:
         records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
         if not records:
-            row = [variant.label, "-", "-", "-", "0", *(["not run"] * len(scores))]
+            row = [variant.label, "-", "-", "-", "0", *("not run" for _ in scores), *("-" for _ in self._beside())]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), *(show(score) for score in scores if score)]
+            for name in self._beside():
+                row.append(f"{sum(record['test'][name] for record in records) / len(records):.3g}")
         return row + ([self._numbers(variant.published)] if published else [])
 
     def _numbers(self, of: Callable[[str], float | None]) -> str:
         """What is published, a number a score."""
-        numbers = [of(name) for name in self.scores]
-        return (
-            "-"
-            if not any(n is not None for n in numbers)
-            else " / ".join("-" if n is None else f"{n:g}" for n in numbers)
-        )
+        numbers = ["-" if (number := of(name)) is None else f"{number:g}" for name in self.scores]
+        return " / ".join(numbers) if set(numbers) != {"-"} else "-"
+
+    def _beside(self) -> dict[str, str]:
+        """The other scores that its records have, where the experiment does not say which it wants."""
+        tests = [record["test"] for records in self.records.values() for record in records]
+        others = {} if self.experiment.scores else BESIDE
+        return {name: title for name, title in others.items() if tests and all(name in test for test in tests)}
+
+    def gap(self, better: str, worse: str) -> Score | None:
+        """By how much one variant is better than another, seed by seed."""
+        scores = [self.score(better), self.score(worse)]
+        if scores[0] is None or scores[1] is None:
+            return None
+        sign = -1 if self.lower_is_better else 1
+        return Score(tuple(sign * (a - b) for a, b in zip(scores[0].values, scores[1].values, strict=False)))
 
     def claims(self) -> list[Answer]:
         """The paper's claims, and whether they held."""
@@ -93,9 +107,12 @@ class Outcome:
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
         paper = " against ".join("-" if number is None else f"{number:g}" for number in numbers) if any(numbers) else ""
         better, worse = self.score(claim.better, name), self.score(claim.worse, name)
+        lower = self.lower_is_better
+        if claim.than is not None:
+            better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
-        said = verdict(claim, better, worse, self.lower_is_better)
+        said = verdict(claim, better, worse, lower)
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
@@ -122,6 +139,7 @@ class Outcome:
         """What was reduced, what it cost, and the command that makes it again."""
         scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
+        command = f"`{self.experiment.prepare_command}` and {command}" if self.experiment.prepare else command
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
         published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published else "The paper gives no numbers here. "

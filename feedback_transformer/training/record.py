@@ -37,6 +37,11 @@ def read_record(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
+def signature_of(task: Any) -> dict[str, str]:
+    """How a task's scores are computed, where there is more than one way (BLEU, ROUGE)."""
+    return {"signature": task.signature()} if hasattr(task, "signature") else {}
+
+
 def commit() -> str | None:
     """The commit of the code that ran, `+` when files have changed since; none outside a checkout."""
     here = Path(__file__).resolve().parent

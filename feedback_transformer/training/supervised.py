@@ -35,7 +35,7 @@ from feedback_transformer.training.loading import check_fingerprints, describe, 
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
-from feedback_transformer.training.record import command_line, environment, open_tensorboard
+from feedback_transformer.training.record import command_line, environment, open_tensorboard, signature_of
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
@@ -365,7 +365,6 @@ class Trainer:
         )
 
     def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
-        progress = self.progress
         return {
             "run": self.run.without_places().to_dict(),
             "fingerprints": self.fingerprints,
@@ -373,13 +372,14 @@ class Trainer:
             "environment": environment(self.device),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "finished": finished,
-            "steps": progress.step,
-            "tokens": progress.tokens,
-            "wall_seconds": round(progress.seconds, 1),
-            "cpu_seconds": round(progress.cpu_seconds, 1),
-            "best": {"step": progress.best_step, self.run.task.metric: progress.best},
+            "steps": self.progress.step,
+            "tokens": self.progress.tokens,
+            "wall_seconds": round(self.progress.seconds, 1),
+            "cpu_seconds": round(self.progress.cpu_seconds, 1),
+            "best": {"step": self.progress.best_step, self.run.task.metric: self.progress.best},
             "test": test,
-            "curve": progress.curve,
+            **signature_of(self.run.task),
+            "curve": self.progress.curve,
         }
 
     def write_record(self, finished: bool, test: dict[str, float] | None = None) -> None:

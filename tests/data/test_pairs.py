@@ -123,7 +123,7 @@ def test_articles_are_cut_and_summaries_keep_their_sentences(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["multi30k"], "say where multi30k is with --from"),
+        (["iwslt14-deen"], "say where iwslt14-deen is with --from"),
         (["pairs", "--from", "a"], "--from needs two files"),
         (["pairs", "--from", "a", "b"], "there is no file a"),
         (["multi30k", "--from", "nowhere"], "there is no file or folder nowhere"),

@@ -30,7 +30,7 @@ def parameters(run: RunConfig, vocabulary: int = 50) -> int:
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_claims_are_about_variants_that_are_run(experiment: Experiment) -> None:
     keys = {variant.key for variant in experiment.variants("laptop")}
-    assert {key for claim in experiment.claims for key in (claim.better, claim.worse)} <= keys
+    assert {key for claim in experiment.claims for key in (claim.better, claim.worse, *(claim.than or ()))} <= keys
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])

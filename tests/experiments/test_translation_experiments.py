@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,35 @@ def test_every_experiment_on_translation_runs_at_smoke_scale(
     assert main(["reproduce", name, "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
     outcome = Outcome(EXPERIMENTS[name], "smoke", tmp_path / "results" / "smoke")
     assert all(outcome.records.values())
+
+
+@pytest.mark.parametrize("name", ["multi30k", "iwslt", "translation", "summarization"])
+def test_the_page_names_the_command_that_makes_the_data(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "translation.md").read_text(encoding="utf-8")
+    assert f"| `{name}` | `{EXPERIMENTS[name].prepare}`" in page
+
+
+def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bleu = {"feedback-1": 27.0, "transformer-1": 22.0, "feedback-6": 30.0, "transformer-6": 29.0}
+    for key, run in EXPERIMENTS["multi30k"].runs("laptop").items():
+        name = key.removeprefix("multi30k/").removesuffix("-seed-0")
+        if name in bleu:
+            (tmp_path / "multi30k").mkdir(exist_ok=True)
+            test = {"bleu": bleu[name], "words_per_second": 612.3}
+            record = {
+                "run": run.to_dict(),
+                "finished": True,
+                "parameters": 1,
+                "tokens": 1,
+                "cpu_seconds": 1,
+                "curve": [],
+            }
+            (tmp_path / f"{key}.json").write_text(json.dumps({**record, "test": test}))
+    outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
+    assert dict(outcome.claims())["and by more with 1 than with 6"] == "holds (one seed) (5 against 1)"
+    header, rows = outcome.rows()
+    assert [row[header.index("words/s")] for row in rows] == ["612", "-", "-", "612"] * 2
+    assert main(["reproduce", "iwslt", "--plan", "--results", str(tmp_path)]) == 0
+    assert "Data: feedback-transformer prepare iwslt14-deen --vocab-size 4000" in capsys.readouterr().out

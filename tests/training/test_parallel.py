@@ -28,10 +28,10 @@ def start(processes: int, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def losses(folder: Path) -> list[Any]:
+def losses(folder: Path, metric: str = "accuracy") -> list[Any]:
     record = json.loads((folder / "record.json").read_text())
     assert record["finished"]
-    return [point[name] for point in record["curve"] for name in ("loss", "accuracy", "running_accuracy")]
+    return [point[name] for point in record["curve"] for name in ("loss", metric, "running_accuracy")]
 
 
 @pytest.mark.parametrize("core", ["feedback", "lstm"])
@@ -42,6 +42,26 @@ def test_two_processes_have_the_losses_of_one_with_the_same_global_batch(core: s
         assert run.returncode == 0, complained
         assert said.count("test accuracy") == 1, "only one process talks"
     assert losses(tmp_path / "2") == pytest.approx(losses(tmp_path / "1"), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_share_batches_of_pairs_as_one_learns_from_them(tmp_path: Path) -> None:
+    settings = [
+        "copy-pairs",
+        "--preset",
+        "smoke",
+        "length=5",
+        "min_length=2",
+        "batch_tokens=128",
+        "label_smoothing=0.1",
+    ]
+    settings += ["num_layers=1", "encoder_layers=1", "steps=12", "eval_every=6", "--threads", "1"]
+    for processes in (1, 2):
+        run = start(processes, *settings, "--out", str(tmp_path / str(processes)))
+        _, complained = run.communicate(timeout=240)
+        assert run.returncode == 0, complained
+    both = [losses(tmp_path / processes, "character") for processes in ("1", "2")]
+    assert both[1] == pytest.approx(both[0], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.slow
