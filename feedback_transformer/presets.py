@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
 from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLDS
-from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, TASKS, WORLDS, make_task
+from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, STATES, TASKS, WORLDS, make_task
+from feedback_transformer.tasks.settings import LAPTOP_MODEL, LAPTOP_STATES, LAPTOP_TOYS, LAPTOP_TRAIN, SMOKE_STATES
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
@@ -159,79 +160,7 @@ PAPER_TRAIN |= {
 # What a model must be able to look back on: a whole string and its answer.
 PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
 
-LAPTOP_MODEL = ModelConfig(
-    num_layers=2,
-    model_dim=64,
-    num_heads=2,
-    memory_size=100,
-    position_slopes=(2.0, 0.1),
-    embedding_std=0.2,
-    scale_residuals=False,
-)
-
-LAPTOP_TRAIN = TrainConfig(
-    steps=6_400,
-    batch_size=64,
-    bptt=16,
-    bptt_start=8,
-    bptt_warmup=0.3,
-    learning_rate=2e-3,
-    warmup_steps=200,
-    schedule="linear",
-    adam_beta2=0.98,
-    gradient_clip=0.1,
-    train_episodes=0,
-    validation_episodes=200,
-    eval_every=500,
-)
-
-LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {
-    "random-walk": (
-        LAPTOP_MODEL,
-        replace(LAPTOP_TRAIN, curriculum=("length=6", "length=12", "length=25", "length=50")),
-    ),
-    "counting-50": (LAPTOP_MODEL, replace(LAPTOP_TRAIN, steps=3_000, bptt=32, bptt_start=16)),
-    "counting-1k": (
-        replace(LAPTOP_MODEL, memory_size=64),
-        replace(LAPTOP_TRAIN, bptt=64, bptt_start=16, curriculum=("length=50", "length=200"), validation_episodes=64),
-    ),
-}
-for name in ("copy", "reverse"):
-    LAPTOP[name] = (
-        replace(LAPTOP_MODEL, memory_size=1024),
-        replace(
-            LAPTOP_TRAIN,
-            bptt=48,
-            bptt_start=16,
-            curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
-            validation_episodes=32,
-            test_episodes=256,
-        ),
-    )
-for name in ("algorithmic-3", "algorithmic-5"):
-    easy = "print_weight=2,if_weight=0,echo=0.3"
-    LAPTOP[name] = (
-        replace(LAPTOP_MODEL, num_heads=4, head_dim=16, position_slopes=(3.0, 3.0, 0.3, 0.05), position_std=0.3),
-        replace(
-            LAPTOP_TRAIN,
-            steps=16_000,
-            bptt=32,
-            bptt_start=16,
-            gradient_clip=0.5,
-            warmup_steps=300,
-            curriculum_gate=0.92,
-            curriculum_deadline=0.65,
-            curriculum=(
-                f"length=12,min_length=3,printable=1,{easy}",
-                f"length=12,min_length=3,printable=2,{easy}",
-                f"length=12,min_length=4,{easy}",
-                "length=16,min_length=4,echo=0.8",
-                "length=50,min_length=4,echo=0.7",
-                "length=100,min_length=16,echo=0.5",
-            ),
-        ),
-    )
-
+LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {**LAPTOP_TOYS, **LAPTOP_STATES}
 
 # Reduced language models: minutes on one core, less than a pass over the corpus, so without dropout.
 LAPTOP_LANGUAGE_MODEL = ModelConfig(num_layers=4, model_dim=96, num_heads=4, memory_size=64, shared_kv=False)
@@ -328,7 +257,7 @@ def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
         return PAPER_MODELS[task_name], PAPER_TRAIN[task_name]
     if task_name in WORLDS:
         return PAPER_WORLDS[task_name]
-    if task_name in CORPORA or task_name in PAIRS:
+    if task_name in CORPORA or task_name in PAIRS or task_name in STATES:
         raise ConfigError(f"the paper has no experiment on {task_name}; start from --preset laptop")
     model = PAPER_MODELS["toy"]
     if task_name in PAIR_TOYS:
@@ -349,6 +278,7 @@ SMOKE_TRAIN = {
 }
 SMOKE_TASKS = {
     **{name: {"length": "6", "test_length": "8"} for name in ("copy", "reverse", *PAIR_TOYS)},
+    **SMOKE_STATES,
     **{name: {"size": "5", "episode_steps": "10"} for name in WORLDS},
     "corridor": {"length": "3"},
     **{name: {"valid_tokens": "1000"} for name in CORPORA},

@@ -8,7 +8,7 @@ import pytest
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, from_dict, override, to_dict
 from feedback_transformer.presets import SCALES, preset
-from feedback_transformer.tasks import TASKS
+from feedback_transformer.tasks import STATES, TASKS
 from feedback_transformer.tasks.task import derive_seed
 from feedback_transformer.training.run import RunConfig
 
@@ -77,7 +77,9 @@ def test_an_unknown_field_is_answered_by_the_nearest() -> None:
 
 
 PRESETS = [(task, scale) for task in TASKS for scale in SCALES if scale != "paper-small"]
-NOT_IN_THE_PAPER = [(task, "paper") for task in ("text", "wikitext-2", "multi30k", "pairs")] + [("copy", "paper-small")]
+NOT_IN_THE_PAPER = [(task, "paper") for task in ("text", "wikitext-2", "multi30k", "pairs", *STATES)] + [
+    ("copy", "paper-small")
+]
 
 
 @pytest.mark.parametrize(("task", "scale"), NOT_IN_THE_PAPER)

@@ -40,11 +40,15 @@ examples:
   feedback-transformer reproduce memory-composition --plan
   feedback-transformer reproduce depth --jobs 2
   feedback-transformer reproduce all --seeds 1
-  feedback-transformer reproduce char-ptb --scale paper
+  feedback-transformer reproduce toy-tasks --measure
+  feedback-transformer reproduce random-walk --scale paper --measure
+  feedback-transformer reproduce speed
 
-An experiment trains what has no record yet, each run on one core, and keeps every record as it is finished; stopped, it
-goes on where it was. Then it prints the table beside the paper's numbers, says which of the paper's claims held, and
-draws the figure. Corpora are expected in data/CORPUS, where `feedback-transformer prepare CORPUS` puts them.
+--plan tells what has no record yet, and its cost by the records of other seeds; --measure also builds what has none
+and takes a few updates of it. An experiment trains what has no record yet, each run on one core, and keeps every
+record as it is finished; stopped, it goes on where it was. Then it prints the table beside the paper's numbers, says
+which of the paper's claims held, and draws the figure. Corpora are expected in data/CORPUS, where
+`feedback-transformer prepare CORPUS` puts them.
 """
 
 REPORT_HELP = """\

@@ -8,47 +8,58 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from feedback_transformer.commands.plan import missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import Job, finished_record, train_all
+from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.training.checkpoint import write_json
-from feedback_transformer.training.record import read_record
 from feedback_transformer.training.run import RunConfig
 
 SCALES = ("smoke", "laptop", "paper")
+SPEED = "speed"  # trains nothing: its records come from `bench`
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("experiment", help="one of `feedback-transformer list experiments`, or all")
+    sub.add_argument(
+        "experiment", help="one of `feedback-transformer list experiments`, or toy-tasks, state-tracking, speed, all"
+    )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
     sub.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
     sub.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core (1)")
-    sub.add_argument("--plan", action="store_true", help="only say what would be done")
+    sub.add_argument("--plan", action="store_true", help="only say what would be done, and its cost by records")
+    sub.add_argument(
+        "--measure", action="store_true", help="the same; where no record tells the cost, take two updates"
+    )
     sub.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the trainings (runs)")
     sub.add_argument("--results", type=Path, help="folder for records and figures (results)")
 
 
 def run(options: argparse.Namespace) -> int:
     """The command."""
-    return reproduce(
-        options.experiment, options.scale, options.runs, options.results, options.jobs, options.seeds, options.plan
-    )
-
-
-def reproduce(name: str, scale: str, runs: Path, results: Path | None, jobs: int, seeds: int, plan: bool) -> int:
-    """`name` is an experiment or `all`; returns the exit code."""
-    chosen = choose(name)
+    if options.experiment == SPEED:
+        show_table("Speed: Table 5", *speed_rows(options.results or Path("results")), Console())
+        return 0
+    chosen, scale, seeds = choose(options.experiment), options.scale, options.seeds
     if scale not in SCALES:
         raise ConfigError(f"there is no scale {scale!r}{nearest(scale, SCALES)}")
     if seeds < 1:
         raise ConfigError(f"--seeds = {seeds} must be 1 or more")
-    results = results or Path("results" if scale == "laptop" else f"results/{scale}")
-    console = Console()
+    results = options.results or Path("results" if scale == "laptop" else f"results/{scale}")
+    console, only_plan = Console(), options.plan or options.measure
+    missing = missing_variants(chosen, scale, seeds, results)
+    if options.measure:
+        missing = [row.measured() for row in missing]
+    show_plan(chosen, scale, missing, console, only_plan)
+    return 0 if only_plan else reproduce(chosen, scale, options.runs, results, options.jobs, seeds, console)
+
+
+def reproduce(
+    chosen: list[Experiment], scale: str, runs: Path, results: Path, jobs: int, seeds: int, console: Console
+) -> int:
+    """Train what has no record yet, then show what came out; returns the exit code."""
     missing = {key: run for key, run in wanted(chosen, scale, seeds).items() if not kept_record(results, key, run)}
-    show_plan(chosen, scale, missing, results, console)
-    if plan:
-        return 0
     work = {
         key: Job(key, run, runs / f"reproduce-{scale}" / key, train_command(run, scale)) for key, run in missing.items()
     }
@@ -69,10 +80,11 @@ def reproduce(name: str, scale: str, runs: Path, results: Path | None, jobs: int
 
 
 def choose(name: str) -> list[Experiment]:
-    if name == "all":
-        return list(EXPERIMENTS.values())
+    """An experiment, or a group of them."""
+    if name in GROUPS:
+        return [EXPERIMENTS[one] for one in GROUPS[name]]
     if name not in EXPERIMENTS:
-        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [*EXPERIMENTS, 'all'])}")
+        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [*EXPERIMENTS, *GROUPS, SPEED])}")
     return [EXPERIMENTS[name]]
 
 
@@ -83,28 +95,11 @@ def wanted(experiments: list[Experiment], scale: str, seeds: int) -> dict[str, R
     return dict(sorted(allowed.items(), key=lambda item: item[1].seed))
 
 
-def show_plan(
-    experiments: list[Experiment], scale: str, missing: dict[str, RunConfig], results: Path, console: Console
-) -> None:
-    """What is to be done, and what it will cost as far as a finished run of the same kind tells."""
-    minutes = {key: cost(key, results) for key in missing}
-    for experiment in experiments:
-        console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
-        if scale != "paper":
-            console.print(f"Reduced: {experiment.reduced}.", highlight=False)
-        if scale == "laptop" and experiment.prepare:
-            console.print(f"Data: {experiment.prepare_command}", highlight=False)
-    known = [value for value in minutes.values() if value is not None]
-    unknown = len(missing) - len(known)
-    cost_text = f"about {sum(known):.0f} core-minutes" + (f" and {unknown} runs of unknown cost" if unknown else "")
-    console.print(f"{len(missing)} runs have no record yet: {cost_text}." if missing else "Every run has its record.")
-
-
-def cost(key: str, results: Path) -> float | None:
-    """Minutes of one core that another seed of this run took."""
-    stem = key.rpartition("-seed-")[0]
-    others = sorted((results / stem).parent.glob(f"{Path(stem).name}-seed-*.json"))
-    return read_record(others[0])["cpu_seconds"] / 60 if others else None
+def show_table(title: str, header: list[str], rows: list[list[str]], console: Console) -> None:
+    table = Table(*header, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def show(experiment: Experiment, scale: str, results: Path, console: Console) -> None:
@@ -112,10 +107,7 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
 
     outcome = Outcome(experiment, scale, results)
     header, rows = outcome.rows()
-    table = Table(*header, title=experiment.title, title_justify="left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    show_table(experiment.title, header, rows, console)
     for answer in outcome.claims():
         numbers = f" ({answer.here})" if answer.here else ""
         console.print(f"  {answer.words}: {answer.verdict}{numbers}", highlight=False)

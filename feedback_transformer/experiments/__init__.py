@@ -12,7 +12,9 @@ from feedback_transformer.experiments import (
     multi30k,
     options,
     single_layer,
+    state_tracking,
     summarization,
+    toy_tasks,
     translation,
     wikitext,
     worlds,
@@ -33,5 +35,19 @@ ALL = (
     summarization,
     copy_pairs,
 )
-EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in ALL}
-EXPERIMENTS |= {experiment.name: experiment for experiment in worlds.EXPERIMENTS}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        *toy_tasks.EXPERIMENTS,
+        *(module.EXPERIMENT for module in ALL),
+        *worlds.EXPERIMENTS,
+        *state_tracking.EXPERIMENTS,
+    )
+}
+
+# Several under one name, for `reproduce`.
+GROUPS = {
+    "toy-tasks": [experiment.name for experiment in toy_tasks.EXPERIMENTS],
+    "state-tracking": [experiment.name for experiment in state_tracking.EXPERIMENTS],
+    "all": list(EXPERIMENTS),
+}

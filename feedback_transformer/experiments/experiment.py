@@ -1,8 +1,9 @@
 """An experiment: which runs answer which of the paper's claims, with the paper's numbers beside them as data.
 
     Variant      a row of its table: one configuration, trained with several seeds
+    Elsewhere    a row of what others have published, with its source
     Claim        one variant is better than another; the records say whether it held
-    Experiment   both, for one table or figure of the paper
+    Experiment   all of them, for one table or figure of the paper
 
 A run's record is kept as results/KEY-seed-N.json. Experiments that share a variant share its records.
 """
@@ -27,12 +28,15 @@ CLOSE = 0.005
 
 @dataclass(frozen=True)
 class Variant:
-    """One configuration. `paper` is the paper's number for it; None where it gives none, or only a picture."""
+    """One configuration. `paper` is the paper's number for it; None where it gives none, or only a picture.
+
+    Where a table has several scores, `paper` has their names: {"character": 0.762, "sequence": 0.236}.
+    """
 
     key: str  # of its records: folder/name
     label: str
     run: RunConfig
-    paper: float | None = None
+    paper: float | Mapping[str, float] | None = None
     place: float | None = None  # on the x-axis, where the figure has one
     line: str = ""  # and the line it belongs to
     seeds: tuple[int, ...] = SEEDS
@@ -41,10 +45,23 @@ class Variant:
         """Each seed's record and run."""
         return {f"{self.key}-seed-{seed}": replace(self.run, seed=seed) for seed in self.seeds}
 
+    def published(self, score: str) -> float | None:
+        """The paper's number for one of the scores."""
+        return self.paper.get(score) if isinstance(self.paper, Mapping) else self.paper
+
     def records(self, results: Path) -> list[Record]:
         """Those that exist, finished, of these very runs."""
         found = [kept_record(results, key, run) for key, run in self.runs().items()]
         return [record for record in found if record]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What others have published of the same task: numbers by score, and where they stand."""
+
+    label: str
+    numbers: Mapping[str, float]
+    source: str
 
 
 @dataclass(frozen=True)
@@ -58,6 +75,7 @@ class Claim:
     better: str
     worse: str
     equal: bool = False
+    score: str = ""  # by which they are compared; the experiment's first, if none is named
     than: tuple[str, str] | None = None
 
 
@@ -72,6 +90,8 @@ class Experiment:
     variants: Callable[[str], list[Variant]]
     claims: tuple[Claim, ...]
     axis: str = ""  # what the figure's x-axis is
+    scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
+    elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +38,12 @@ class Outcome:
         self.experiment, self.scale = experiment, scale
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
-        self.metric = next((metric_of(r[0]) for r in self.records.values() if r), "score")
+        first = next((metric_of(r[0]) for r in self.records.values() if r and not experiment.scores), "score")
+        self.scores = experiment.scores or (first,)
+        self.metric = self.scores[0]  # what ranks, and is drawn
 
-    def score(self, key: str) -> Score | None:
-        values = tuple(record["test"][self.metric] for record in self.records.get(key, []))
+    def score(self, key: str, name: str = "") -> Score | None:
+        values = tuple(record["test"][name or self.metric] for record in self.records.get(key, []))
         return Score(values) if values else None
 
     @property
@@ -52,32 +55,40 @@ class Outcome:
         return sum(record["cpu_seconds"] for records in self.records.values() for record in records) / 3600
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
-        """The header and a row a variant."""
-        with_paper = any(variant.paper is not None for variant in self.variants)
+        """The header and a row a variant; then what others have published."""
+        elsewhere = self.experiment.elsewhere
+        published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
-        header = ["model", "parameters", "tokens", "minutes", "seeds", f"test {self.metric}{reduced}"]
+        header = ["model", "parameters", "tokens", "minutes", "seeds", *(f"test {s}{reduced}" for s in self.scores)]
         header += self._beside().values()
-        header += ["paper, full scale"] if with_paper else []
-        return header, [self._row(variant, with_paper) for variant in self.variants]
+        header += ["published" if elsewhere else "paper, full scale"] if published else []
+        rows = [self._row(variant, published) for variant in self.variants]
+        blank = ["-"] * (4 + len(self.scores) + len(self._beside()))
+        return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
-    def _row(self, variant: Variant, with_paper: bool) -> list[str]:
-        records, score = self.records[variant.key], self.score(variant.key)
-        if not score:
-            row = [variant.label, "-", "-", "-", "0", "not run", *("-" for _ in self._beside())]
+    def _row(self, variant: Variant, published: bool) -> list[str]:
+        records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
+        if not records:
+            row = [variant.label, "-", "-", "-", "0", *("not run" for _ in scores), *("-" for _ in self._beside())]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
-            row += [str(len(records)), show(score)]
+            row += [str(len(records)), *(show(score) for score in scores if score)]
             for name in self._beside():
                 mean = sum(record["test"][name] for record in records) / len(records)
                 row.append(f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}")
-        paper = "-" if variant.paper is None else f"{variant.paper:g}"
-        return row + ([paper] if with_paper else [])
+        return row + ([self._numbers(variant.published)] if published else [])
+
+    def _numbers(self, of: Callable[[str], float | None]) -> str:
+        """What is published, a number a score."""
+        numbers = ["-" if (number := of(name)) is None else f"{number:g}" for name in self.scores]
+        return " / ".join(numbers) if set(numbers) != {"-"} else "-"
 
     def _beside(self) -> dict[str, str]:
-        """The other scores that its records have."""
+        """The other scores that its records have, where the experiment does not say which it wants."""
         tests = [record["test"] for records in self.records.values() for record in records]
-        return {name: title for name, title in BESIDE.items() if tests and all(name in test for test in tests)}
+        others = {} if self.experiment.scores else BESIDE
+        return {name: title for name, title in others.items() if tests and all(name in test for test in tests)}
 
     def gap(self, better: str, worse: str) -> Score | None:
         """By how much one variant is better than another, seed by seed."""
@@ -92,8 +103,10 @@ class Outcome:
         return [self._answer(claim) for claim in self.experiment.claims]
 
     def _answer(self, claim: Claim) -> Answer:
-        paper = self._published(claim)
-        better, worse, lower = self.score(claim.better), self.score(claim.worse), self.lower_is_better
+        name = claim.score or self.metric
+        paper = self._published(claim, name)
+        better, worse = self.score(claim.better, name), self.score(claim.worse, name)
+        lower = self.lower_is_better
         if claim.than is not None:
             better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
         if better is None or worse is None:
@@ -103,9 +116,9 @@ class Outcome:
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
 
-    def _published(self, claim: Claim) -> str:
+    def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
-        published = {variant.key: variant.paper for variant in self.variants}
+        published = {variant.key: variant.published(score) for variant in self.variants}
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
         if claim.than is not None or not any(numbers):
             return ""
@@ -136,7 +149,7 @@ class Outcome:
         if self.experiment.prepare and self.scale == "laptop":
             command = f"`{self.experiment.prepare_command}` and {command}"
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
-        published = any(variant.paper is not None for variant in self.variants)
+        published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published else "The paper gives no numbers here. "
         if not any(self.records.values()):
             return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, by {command}."
@@ -145,7 +158,8 @@ class Outcome:
 
     def markdown(self) -> str:
         """Both tables, and the command that makes them again."""
-        parts = [markdown_table(*self.rows())] if any(self.records.values()) else []
+        known = any(self.records.values()) or self.experiment.elsewhere
+        parts = [markdown_table(*self.rows())] if known else []
         return "\n\n".join([*parts, self.note(), markdown_table(*self.claim_rows())])
 
     def charts(self) -> list[Chart]:

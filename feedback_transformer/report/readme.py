@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
 from feedback_transformer.report.experiments import draw_all, experiment_table, verdict_count
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
-from feedback_transformer.report.tables import fill, places, random_walk_table
+from feedback_transformer.report.suites import SUITES, suite_table
+from feedback_transformer.report.tables import fill, markdown_table, places, random_walk_table
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record
@@ -29,7 +31,7 @@ def filled(document: str, results: Path) -> str:
         return read_record(results / "bench.json")
 
     makers: dict[str, Callable[[], str]] = {
-        "random-walk": lambda: random_walk_table(results),
+        "demo": lambda: random_walk_table(results),
         "speed": lambda: speed_tables(bench()),
         "speed-summary": lambda: speed_summary(bench()),
         "goals": lambda: goal_table(bench(), read_record(results / "bench-2-threads.json")),
@@ -40,6 +42,8 @@ def filled(document: str, results: Path) -> str:
         "paper-models": paper_models_table,
         "language-speed": lambda: whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),
         "translation-speed": lambda: whole_model_speed(results / "speed-translation.json", TRANSLATION),
+        "paper-speed": lambda: markdown_table(*speed_rows(results)),
+        **{name: functools.partial(suite_table, name, results) for name in SUITES},
         **{name: functools.partial(experiment_table, name, results) for name in EXPERIMENTS},
     }
     return fill(document, {name: makers[name]() for name in places(document) if name in makers})

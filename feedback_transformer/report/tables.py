@@ -2,7 +2,7 @@
 
 A place is marked in the document, so that the text around it is written by people and the numbers are not:
 
-    <!-- table:random-walk -->
+    <!-- table:demo -->
     ...
     <!-- end -->
 """
@@ -52,8 +52,8 @@ def fill(document: str, tables: Mapping[str, str]) -> str:
 def random_walk_table(results: Path) -> str:
     """The demonstration's table, from `results/random-walk/*.json`, with the Feedback Transformer's other seeds."""
     folder = results / "random-walk"
-    rows = [random_walk_row(core, read_record(folder / f"{core}.json")) for core in CORES]
-    for path in sorted(folder.glob("feedback-seed-*.json")):
+    rows = [random_walk_row(core, read_record(folder / f"{core}-seed-0.json")) for core in CORES]
+    for path in sorted(folder.glob("feedback-seed-[1-9]*.json")):
         record = read_record(path)
         name, *numbers = random_walk_row("feedback", record)
         rows.append([f"{name}, seed {record['run']['seed']}", *numbers])

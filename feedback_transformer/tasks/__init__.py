@@ -10,15 +10,19 @@ from feedback_transformer.environments.corridor import Corridor
 from feedback_transformer.environments.maze import Maze
 from feedback_transformer.environments.water_maze import WaterMaze
 from feedback_transformer.tasks.algorithmic import Algorithmic
+from feedback_transformer.tasks.associative_recall import AssociativeRecall
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.copying_pairs import CopyingPairs
 from feedback_transformer.tasks.counting import Counting
+from feedback_transformer.tasks.flip_flop import FlipFlop
+from feedback_transformer.tasks.formal_languages import ModularArithmetic, Parity
 from feedback_transformer.tasks.language import Language
+from feedback_transformer.tasks.permutations import Permutations
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import Task
 from feedback_transformer.tasks.translation import Translation
 
-__all__ = ["CORPORA", "PAIRS", "PAIR_TOYS", "TASKS", "TOYS", "WORLDS", "Task", "TaskEntry", "make_task"]
+__all__ = ["CORPORA", "PAIRS", "PAIR_TOYS", "STATES", "TASKS", "TOYS", "WORLDS", "Task", "TaskEntry", "make_task"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,16 @@ TOYS: dict[str, TaskEntry] = {
     "reverse": TaskEntry(Copying(reverse=True), "write 400 digits backwards, having learned it on 40"),
     "counting-50": TaskEntry(Counting(length=50), "as many Bs as there were As, up to 50"),
     "counting-1k": TaskEntry(Counting(length=1000), "as many Bs as there were As, up to 1000"),
+}
+
+STATES: dict[str, TaskEntry] = {
+    "parity": TaskEntry(Parity(), "is the number of ones even? learned on 40 bits, asked on 256"),
+    "arithmetic": TaskEntry(ModularArithmetic(), "an expression modulo 5, learned on 40 symbols, asked on 256"),
+    "brackets": TaskEntry(ModularArithmetic(brackets=True), "the same with brackets"),
+    "s5-swaps": TaskEntry(Permutations(), "how five things stand after many swaps, learned on 32, asked on 256"),
+    "s5": TaskEntry(Permutations(generators="all"), "the same with all 120 permutations"),
+    "flip-flop": TaskEntry(FlipFlop(), "the bit that was written last, however long ago"),
+    "recall": TaskEntry(AssociativeRecall(), "the value of each of 16 keys, asked in any order"),
 }
 
 CORPORA: dict[str, TaskEntry] = {
@@ -72,7 +86,7 @@ PAIRS: dict[str, TaskEntry] = {
     "pairs": TaskEntry(Translation(), "translate your own pairs, data=FOLDER"),
 }
 
-TASKS = {**TOYS, **CORPORA, **PAIR_TOYS, **PAIRS, **WORLDS}
+TASKS = {**TOYS, **STATES, **CORPORA, **PAIR_TOYS, **PAIRS, **WORLDS}
 
 
 def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:

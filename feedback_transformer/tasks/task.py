@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from feedback_transformer.data.episodes import NO_LABEL, Episodes, Lanes, training_lanes, whole_lanes
@@ -145,11 +146,16 @@ def predict(model: nn.Module, tokens: Tensor, device: torch.device) -> Tensor:
 
 
 def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, per_lane: int = 8) -> float:
-    """The part of the labels that are right; episodes follow each other in a lane with the memory carried."""
+    """The part of the labels that are right."""
+    right = right_labels(model, episodes, device, per_lane)
+    return int(right.sum()) / max(1, len(right))
+
+
+def right_labels(model: nn.Module, episodes: Episodes, device: torch.device, per_lane: int = 8) -> NDArray[np.bool_]:
+    """Whether each label is right, in their order; episodes follow each other in a lane with the memory carried."""
     lanes = whole_lanes(episodes, max(1, len(episodes) // per_lane))
-    asked = lanes.labels != NO_LABEL
-    right = (predict(model, lanes.tokens, device) == lanes.labels) & asked
-    return int(right.sum()) / max(1, int(asked.sum()))
+    right = predict(model, lanes.tokens, device) == lanes.labels
+    return right[lanes.labels != NO_LABEL].numpy()
 
 
 def continue_greedily(model: nn.Module, prompts: Tensor, steps: int, device: torch.device) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
-from feedback_transformer.tasks import TOYS, make_task
+from feedback_transformer.tasks import STATES, TOYS, make_task
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.counting import Counting
@@ -21,6 +21,7 @@ from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import spell
 
 CPU = torch.device("cpu")
+EPISODES = {**TOYS, **STATES}
 
 
 def words(task: Any, tokens: np.ndarray) -> list[str]:
@@ -34,18 +35,18 @@ def answers(task: Any, labels: np.ndarray) -> list[str | None]:
 # ------------------------------------------------------------------------------------- all tasks alike
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", EPISODES)
 def test_the_same_seed_gives_the_same_episodes_and_another_seed_others(name: str) -> None:
-    task = TOYS[name].task
+    task = EPISODES[name].task
     first, again, other = task.episodes(5, 1), task.episodes(5, 1), task.episodes(5, 2)
     assert np.array_equal(first.tokens, again.tokens)
     assert np.array_equal(first.labels, again.labels)
     assert not np.array_equal(first.tokens, other.tokens)
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", EPISODES)
 def test_tokens_and_labels_are_symbols_of_the_task(name: str) -> None:
-    task = TOYS[name].task
+    task = EPISODES[name].task
     episodes = task.episodes(50, 0)
     assert episodes.tokens.min() >= 0
     assert episodes.tokens.max() < len(task.inputs)
@@ -55,11 +56,11 @@ def test_tokens_and_labels_are_symbols_of_the_task(name: str) -> None:
     assert len(episodes) == 50
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", EPISODES)
 def test_ten_thousand_episodes_take_seconds(name: str) -> None:
     """Not a timing: a loop over statements in Python would need minutes."""
     begin = time.process_time()
-    assert len(TOYS[name].task.episodes(10_000, 0)) == 10_000
+    assert len(EPISODES[name].task.episodes(10_000, 0)) == 10_000
     assert time.process_time() - begin < 30
 
 
@@ -286,6 +287,14 @@ def test_counting_asks_for_as_many(length: int) -> None:
         ("copy", "length", "0"),
         ("counting-50", "length", "-1"),
         ("copy", "min_length", "41"),
+        ("parity", "min_length", "41"),
+        ("brackets", "min_test_length", "0"),
+        ("s5", "generators", "some"),
+        ("s5-swaps", "test_length", "0"),
+        ("flip-flop", "length", "7"),
+        ("flip-flop", "ignore", "1.5"),
+        ("recall", "num_pairs", "65"),
+        ("recall", "length", "47"),
     ],
 )
 def test_impossible_tasks_are_a_sentence(name: str, field: str, value: str) -> None:

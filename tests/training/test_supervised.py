@@ -263,9 +263,9 @@ def test_a_fixed_data_set_is_read_again_from_another_offset() -> None:
 
 
 def test_every_smoke_preset_trains(tmp_path: Path) -> None:
-    from feedback_transformer.tasks import TOYS
+    from feedback_transformer.tasks import STATES, TOYS
 
-    for name in TOYS:
+    for name in (*TOYS, *STATES):
         assert train(preset(name, "smoke"), tmp_path / name)["finished"]
 
 

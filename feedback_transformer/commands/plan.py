@@ -1,0 +1,77 @@
+"""What `reproduce` has still to do, and what it will cost: by records of the same variant, or by updates taken here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from feedback_transformer.experiments.costing import measured_cost, recorded_minutes
+from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
+
+
+class Missing(NamedTuple):
+    """A variant that has runs to be done: how many, and minutes of one core for each, if anybody knows."""
+
+    variant: Variant
+    runs: int
+    minutes: float | None = None
+    known_by: str = "-"
+
+    def measured(self) -> Missing:
+        """With the cost by a few updates, where no record tells it."""
+        if self.minutes is not None:
+            return self
+        cost = measured_cost(self.variant.run)
+        known_by = f"two of {cost.updates:,} updates; {cost.parameters:,} parameters"
+        return self._replace(minutes=cost.minutes, known_by=known_by)
+
+
+def missing_variants(experiments: list[Experiment], scale: str, seeds: int, results: Path) -> list[Missing]:
+    """Each once, though experiments share them."""
+    variants = {variant.key: variant for experiment in experiments for variant in experiment.variants(scale)}
+    found = []
+    for variant in variants.values():
+        runs = [(key, run) for key, run in variant.runs().items() if run.seed < seeds]
+        undone = sum(kept_record(results, key, run) is None for key, run in runs)
+        if undone:
+            minutes = recorded_minutes(variant, results)
+            found.append(Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds"))
+    return found
+
+
+def show_plan(
+    experiments: list[Experiment], scale: str, missing: list[Missing], console: Console, every_variant: bool
+) -> None:
+    """What is asked for, what has no record, and the cost in all; on request that of every variant."""
+    for experiment in experiments:
+        console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
+        if scale != "paper":
+            console.print(f"Reduced: {experiment.reduced}.", highlight=False)
+        if scale == "laptop" and experiment.prepare:
+            console.print(f"Data: {experiment.prepare_command}", highlight=False)
+    if every_variant and missing:
+        table = Table("variant", "runs", "a run", "known by", title="To be done", title_justify="left")
+        for row in missing:
+            cost = "unknown" if row.minutes is None else spell_minutes(row.minutes)
+            table.add_row(row.variant.key, str(row.runs), cost, row.known_by)
+        console.print(table)
+    known = [row.runs * row.minutes for row in missing if row.minutes is not None]
+    unknown = sum(row.runs for row in missing if row.minutes is None)
+    told = [f"about {spell_minutes(sum(known))} of one core"] if known else []
+    told += [f"{unknown} of unknown cost"] if unknown else []
+    runs = sum(row.runs for row in missing)
+    console.print(f"{runs} runs have no record yet: {' and '.join(told)}." if runs else "Every run has its record.")
+
+
+def spell_minutes(minutes: float) -> str:
+    """In the unit that people would use.
+
+    >>> spell_minutes(12.34), spell_minutes(500), spell_minutes(100_000)
+    ('12.3 minutes', '8.3 hours', '69.4 days')
+    """
+    if minutes < 120:
+        return f"{minutes:.1f} minutes"
+    return f"{minutes / 60:.1f} hours" if minutes < 5_000 else f"{minutes / 1440:.1f} days"

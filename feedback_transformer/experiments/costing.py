@@ -1,0 +1,82 @@
+"""What a run will cost before it is started: by the records of other seeds, or by a few updates that are taken here."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from feedback_transformer.config import TrainConfig
+from feedback_transformer.experiments.experiment import Variant
+from feedback_transformer.tasks.pair_task import PairTask
+from feedback_transformer.training.run import RunConfig
+from feedback_transformer.training.supervised import Trainer, trainer_of
+
+WORK = 4e9  # tokens times parameters of an update: what a core does in seconds
+FILLING = 32  # updates, at most, that fill the memory first
+TIMED = 2
+
+
+class Cost(NamedTuple):
+    """Of a whole training, evaluations left out."""
+
+    parameters: int
+    updates: int
+    minutes: float  # of one core of this machine
+    loss: float  # of the last update that was taken
+
+
+def recorded_minutes(variant: Variant, results: Path) -> float | None:
+    """What the seeds that are done took, on average."""
+    records = variant.records(results)
+    return sum(record["cpu_seconds"] for record in records) / len(records) / 60 if records else None
+
+
+def measured_cost(run: RunConfig) -> Cost:
+    """Build the model, fill its memory, take two updates, and multiply.
+
+    Where a batch is more than a core does in seconds, fewer rows are taken, and time is taken to grow with rows. The
+    task is the last of the curriculum, the block the longest.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        trainer, share = small_trainer(run)
+        blocks = math.ceil(run.model.memory_size / run.train.bptt)
+        for _ in range(1 if isinstance(run.task, PairTask) else min(blocks, FILLING)):
+            trainer.update()
+        begin = time.process_time()
+        for _ in range(TIMED):
+            trainer.update()
+        seconds = (time.process_time() - begin) / TIMED
+    finally:
+        torch.set_num_threads(threads)
+    updates = run.train.steps + run.train.finetune_steps
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    return Cost(parameters, updates, updates * seconds / share * mean_block(run.train) / 60, trainer.losses[-1])
+
+
+def small_trainer(run: RunConfig) -> tuple[Trainer, float]:
+    """The run with as many rows as a core manages, and what part of the batch that is."""
+    few = {"curriculum": (), "validation_episodes": 1, "accumulate": 1, "bptt_start": 0, "batch_size": 1}
+    probe = replace(run, train=replace(run.train, **few))  # type: ignore[arg-type]
+    model = trainer_of(run)(probe, Path(), torch.device("cpu")).model
+    tokens = WORK / sum(parameter.numel() for parameter in model.parameters())
+    del model
+    if isinstance(run.task, PairTask):
+        size = int(min(run.train.batch_tokens, max(512, tokens)))
+        train, share = replace(probe.train, batch_tokens=size), size / run.train.batch_tokens
+    else:
+        rows = int(min(run.train.batch_size, max(1, tokens / run.train.bptt)))
+        train, share = replace(probe.train, batch_size=rows), rows / run.train.batch_size
+    return trainer_of(run)(replace(probe, train=train), Path(), torch.device("cpu")), share
+
+
+def mean_block(train: TrainConfig) -> float:
+    """The mean length of a block, as a part of the longest."""
+    short = train.bptt_warmup * train.steps / (train.steps + train.finetune_steps) if train.bptt_start else 0.0
+    return short * train.bptt_start / train.bptt + 1 - short

@@ -1,0 +1,98 @@
+"""Beyond the paper: tracking a state, by today's benchmarks. `reproduce state-tracking` runs them all.
+
+What others have published stands beside ours with its source. Their models are larger and trained for longer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
+from feedback_transformer.presets import preset
+
+EIGENVALUES, MAMBA_3 = "arXiv 2411.12537, best of 3", "arXiv 2603.15569"
+LOOPED, FLIP_FLOPS = "Recurrent Looped Transformer paper, 2026", "arXiv 2306.00946"
+# Scaled accuracy on 40 to 256 symbols: parity, modular arithmetic, with brackets.
+FORMAL = {
+    ("Transformer", EIGENVALUES): (0.022, 0.031, 0.067),
+    ("mLSTM", EIGENVALUES): (0.087, 0.040, 0.114),
+    ("sLSTM", EIGENVALUES): (1.000, 0.787, 0.178),
+    ("Mamba [0, 1]", EIGENVALUES): (0.000, 0.095, 0.123),
+    ("Mamba [-1, 1]", EIGENVALUES): (1.000, 0.241, 0.116),
+    ("DeltaNet [0, 1]", EIGENVALUES): (0.017, 0.314, 0.194),
+    ("DeltaNet [-1, 1]", EIGENVALUES): (1.000, 0.971, 0.260),
+    ("Gated DeltaNet [-1, 1]", MAMBA_3): (1.000, 0.993, 0.935),
+    ("Mamba-3", MAMBA_3): (1.000, 0.985, 0.878),
+}
+WIDE = {"model_dim": "128"}  # for the LSTM, as in the toy tasks
+
+
+class Tracking(NamedTuple):
+    """A task: its scores, what is made smaller, what others have published."""
+
+    task: str
+    title: str
+    scores: tuple[str, ...]
+    reduced: str
+    elsewhere: tuple[Elsewhere, ...] = ()
+
+
+def formal(column: int) -> tuple[Elsewhere, ...]:
+    return tuple(Elsewhere(name, {"scaled": row[column]}, source) for (name, source), row in FORMAL.items())
+
+
+SIZE = "0.1M parameters (LSTM: 0.3M)"
+TASKS = (
+    Tracking("parity", "Parity of 40 to 256 bits, learned on 40", ("scaled", "accuracy"),
+             f"{SIZE}, 6.1M tokens", formal(0)),
+    Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
+             f"{SIZE}, 20M tokens", formal(1)),
+    Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
+             f"{SIZE}, 20M tokens", formal(2)),
+    Tracking("s5-swaps", "Swaps of five things: 256 of them, learned on 32", ("accuracy", "last"),
+             f"{SIZE}, 13M tokens",
+             (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
+              Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
+    Tracking("s5", "Permutations of five things: 256 of them, learned on 32", ("accuracy", "last"),
+             "0.4M parameters (LSTM: 0.3M), 19M tokens",
+             (Elsewhere("every model at most", {"last": 0.025}, LOOPED),)),
+    Tracking("flip-flop", "Flip-flop language: learned at 80% to ignore", ("sparse", "dense"),
+             f"{SIZE}, 3.2M tokens",
+             (Elsewhere("LSTM of one layer, 128 wide", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),)),
+    Tracking("recall", "Associative recall of 16 keys", ("accuracy",), f"{SIZE}, 14M tokens"),
+)  # fmt: skip
+
+
+def variants(task: str, scale: str) -> list[Variant]:
+    if scale == "paper":
+        return []  # the paper has none of these
+    wide = WIDE if scale == "laptop" else {}
+    return [
+        Variant(f"{task}/feedback", "Feedback Transformer", preset(task, scale)),
+        Variant(
+            f"{task}/top", "Feedback Transformer, top-only memory", preset(task, scale).override({"memory": "top"})
+        ),
+        Variant(f"{task}/transformer", "Transformer", preset(task, scale, "transformer")),
+        Variant(f"{task}/lstm", "LSTM", preset(task, scale, "lstm").override(wide)),
+    ]
+
+
+def experiment(own: Tracking) -> Experiment:
+    feedback, top, transformer, lstm = (f"{own.task}/{name}" for name in ("feedback", "top", "transformer", "lstm"))
+    return Experiment(
+        name=own.task,
+        title=own.title,
+        where="not in the paper",
+        reduced=own.reduced,
+        variants=lambda scale: variants(own.task, scale),
+        claims=(
+            Claim("Feedback is better than the Transformer", feedback, transformer),
+            Claim("Feedback is better than the LSTM", feedback, lstm),
+            Claim("top-only memory is as good as the weighted sum", top, feedback, equal=True),
+        ),
+        scores=own.scores,
+        elsewhere=own.elsewhere,
+    )
+
+
+EXPERIMENTS = tuple(map(experiment, TASKS))

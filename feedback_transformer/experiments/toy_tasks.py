@@ -1,0 +1,134 @@
+"""Table 1: toy tasks, an experiment a task. `reproduce toy-tasks` runs them all.
+
+The paper's numbers are parts of 1 here, as scores are. Its Transformer has 4 layers, and 8 where the text says so. On a
+laptop the Feedback Transformer has 2, and Transformers of 4 and 8 layers are trained on as many tokens. Copy and
+reverse with an encoder are in `copy_pairs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.presets import preset
+
+LABELS = {
+    "feedback": "Feedback Transformer",
+    "transformer-4": "Transformer, 4 layers",
+    "transformer-8": "Transformer, 8 layers",
+    "lstm": "LSTM",
+}
+FIELDS = {"feedback": {}, "transformer-4": {"num_layers": "4"}, "transformer-8": {"num_layers": "8"}, "lstm": {}}
+WIDE = {"model_dim": "128"}  # an LSTM of twice the width has room, and is cheap
+Numbers = Mapping[str, Mapping[str, float]]
+
+
+class Toy(NamedTuple):
+    """A task of the table: its scores, the paper's numbers by model and score, and what is made smaller."""
+
+    task: str
+    title: str
+    where: str
+    scores: tuple[str, ...]
+    paper: Numbers
+    reduced: str
+    longer: int = 0  # updates of rows that learn for longer, where that may change who is ahead
+
+
+SIZE = "0.1M parameters where the paper has 3.2M, 2 layers for 4 (Transformers: 4 and 8), a learned bias over distance"
+TOYS = (
+    Toy(
+        "copy", "Copy: 400 digits, learned on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
+        {"feedback": {"character": 0.762, "sequence": 0.236}, "transformer-4": {"character": 0.591, "sequence": 0.062}},
+        f"{SIZE} and a curriculum of lengths, 3.9M tokens (7.9M in the longer rows), 256 strings in the test", 3_200,
+    ),
+    Toy(
+        "reverse", "Reverse: 400 digits, learned on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
+        {"feedback": {"character": 0.748, "sequence": 0.292}, "transformer-4": {"character": 0.502, "sequence": 0.059}},
+        f"{SIZE} and a curriculum of lengths, 3.9M tokens (7.9M in the longer rows), 256 strings in the test", 3_200,
+    ),
+    Toy(
+        "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),
+        {"feedback": {"sequence": 0.997}, "transformer-4": {"sequence": 0.996}},
+        f"{SIZE}, 5.2M tokens",
+    ),
+    Toy(
+        "counting-1k", "Counting to 1000", "Section 4.1.1, Table 1", ("sequence",),
+        {"feedback": {"sequence": 0.953}, "transformer-4": {"sequence": 0.824}},
+        f"{SIZE} and a curriculum of counts; a window of 64 steps, which no Transformer can count beyond",
+    ),
+    Toy(
+        "random-walk", "Random walk", "Section 4.1.2, Table 1", ("accuracy",),
+        {"feedback": {"accuracy": 1.0}, "transformer-4": {"accuracy": 0.68}},
+        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)", 16_000,
+    ),
+    Toy(
+        "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
+        {"feedback": {"accuracy": 0.991}, "transformer-4": {"accuracy": 0.337}, "transformer-8": {"accuracy": 0.474},
+         "lstm": {"accuracy": 0.828}},
+        f"{SIZE} and a curriculum of programs, 27.9M tokens",
+    ),
+    Toy(
+        "algorithmic-5", "Algorithmic task, 5 variables", "Section 4.1.2, Table 1", ("accuracy",),
+        {"feedback": {"accuracy": 0.926}, "transformer-4": {"accuracy": 0.375}, "transformer-8": {"accuracy": 0.291},
+         "lstm": {"accuracy": 0.321}},
+        f"{SIZE} and a curriculum of programs, 34.8M tokens",
+    ),
+)  # fmt: skip
+
+
+def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
+    """A model of the table; `longer` learns for toy.longer updates."""
+    fields = dict(FIELDS[name])
+    key, label = f"{toy.task}/{name}", LABELS[name]
+    if name == "lstm" and scale == "laptop":
+        fields, key = dict(WIDE), f"{key}-128"
+    if longer:
+        fields["steps"], key, label = str(toy.longer), f"{key}-longer", f"{label}, {toy.longer:,} updates"
+    run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
+    return Variant(key, label, run, paper=None if longer else toy.paper.get(name))
+
+
+def variants(toy: Toy, scale: str) -> list[Variant]:
+    rows = [variant(toy, scale, name) for name in LABELS]
+    if scale == "laptop" and toy.longer:
+        rows += [variant(toy, scale, name, longer=True) for name in ("feedback", "transformer-4", "lstm")]
+    if scale == "laptop" and toy.task == "random-walk":  # the demonstration's, trained by `demo`
+        rows += [
+            Variant(
+                "random-walk/transformer", "Transformer, 2 layers", preset(toy.task, core="transformer"), seeds=(0,)
+            ),
+            Variant("random-walk/lstm", "LSTM of half the width", preset(toy.task, core="lstm"), seeds=(0,)),
+        ]
+    return rows
+
+
+def claims(toy: Toy) -> tuple[Claim, ...]:
+    """Those of the paper's text; more where it compares with more than the Transformer of 4 layers."""
+    feedback, key = f"{toy.task}/feedback", f"{toy.task}/transformer-4"
+    if toy.task == "counting-50":
+        return (Claim("both count to 50", feedback, key, equal=True),)
+    made = [Claim(f"Feedback is better than the Transformer ({s})", feedback, key, score=s) for s in toy.scores]
+    if "lstm" in toy.paper:
+        made.append(Claim("and than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
+        made.append(Claim("and than the LSTM", feedback, f"{toy.task}/lstm-128"))
+    if toy.longer:
+        words = "it stays ahead when both learn for longer"
+        made += [Claim(f"{words} ({s})", f"{feedback}-longer", f"{key}-longer", score=s) for s in toy.scores]
+    return tuple(made)
+
+
+def experiment(toy: Toy) -> Experiment:
+    return Experiment(
+        name=toy.task,
+        title=toy.title,
+        where=toy.where,
+        reduced=toy.reduced,
+        variants=lambda scale: variants(toy, scale),
+        claims=claims(toy),
+        scores=toy.scores,
+    )
+
+
+EXPERIMENTS = tuple(map(experiment, TOYS))

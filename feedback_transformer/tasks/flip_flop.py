@@ -1,0 +1,71 @@
+"""Flip-flop language (arXiv 2306.00946): read back the bit that was written last, however long ago."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.data.episodes import NO_LABEL, Episodes
+from feedback_transformer.tasks.task import EpisodeTask, derive_seed, generator, label_accuracy
+
+WRITE, READ, IGNORE = 2, 3, 4  # after the two bits
+TESTS = {"sparse": 0.98, "dense": 0.1}  # how often the instruction is to ignore
+
+
+@dataclass(frozen=True)
+class FlipFlop(EpisodeTask):
+    """Instructions, each with a bit: write it, ignore it, or read, which must give the bit that was written last.
+
+        input    write  1  ignore  0  ignore  0  read  1
+        label      -    -    -     -    -     -    1   -
+
+    The first instruction is to write, the last to read; of the others `ignore` are to ignore, and the rest half
+    and half. Only what is read is asked for. Scored on two other languages, `sparse` (98% to ignore: the bit is far)
+    and `dense` (10%: it changes often); both are the part of the bits that are right.
+    """
+
+    length: int = documented(512, "symbols of an episode, an instruction and its bit being two")
+    ignore: float = documented(0.8, "the part of the instructions that are to be ignored")
+
+    def __post_init__(self) -> None:
+        if self.length < 4 or self.length % 2:
+            raise ConfigError(f"FlipFlop.length = {self.length} must be even, and 4 or more")
+        if not 0 <= self.ignore <= 1:
+            raise ConfigError(f"FlipFlop.ignore = {self.ignore} must lie in 0 to 1")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("0", "1", "write", "read", "ignore")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return ("0", "1")
+
+    @property
+    def metric(self) -> str:
+        return "sparse"
+
+    def episodes(self, count: int, seed: int) -> Episodes:
+        random, pairs = generator(seed), self.length // 2
+        rest = (1 - self.ignore) / 2
+        chance = random.random((count, pairs))
+        instructions = np.select([chance < rest, chance < 2 * rest], [WRITE, READ], IGNORE)
+        instructions[:, 0], instructions[:, -1] = WRITE, READ
+        bits = random.integers(0, 2, size=(count, pairs))
+        written = np.maximum.accumulate(np.where(instructions == WRITE, np.arange(pairs), 0), axis=1)
+        reads = instructions == READ
+        bits = np.where(reads, np.take_along_axis(bits, written, axis=1), bits)
+        tokens = np.stack([instructions, bits], axis=2)
+        labels = np.stack([np.where(reads, bits, NO_LABEL), np.full_like(bits, NO_LABEL)], axis=2)
+        return Episodes(tokens.ravel(), labels.ravel(), np.arange(count) * self.length)
+
+    def evaluation(self, split: str, count: int, seed: int) -> dict[str, Episodes]:  # type: ignore[override]
+        own = derive_seed(seed, split)
+        return {name: replace(self, ignore=ignore).episodes(count, own) for name, ignore in TESTS.items()}
+
+    def score(self, model: nn.Module, data: dict[str, Episodes], device: torch.device) -> dict[str, float]:
+        return {name: label_accuracy(model, episodes, device) for name, episodes in data.items()}

@@ -1,0 +1,90 @@
+"""The word problem of S5: which permutation of five things is the product of all those so far?
+
+Not in the paper. No model of a fixed depth that reads all symbols at once can solve it (it is complete for NC1), so it
+is the standard test of tracking a state.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
+from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
+
+SIZE = 5
+ALL = np.array(list(itertools.permutations(range(SIZE))))  # [120, 5]; the first changes nothing
+NAMES = tuple("".join(str(place + 1) for place in permutation) for permutation in ALL)
+# The permutations that are symbols, by their number in ALL; token i + 1 is the i-th of them.
+GENERATORS = {"swaps": np.flatnonzero((np.arange(SIZE) != ALL).sum(axis=1) == 2), "all": np.arange(len(ALL))}
+
+
+@dataclass(frozen=True)
+class Permutations(EpisodeTask):
+    """Five things stand in a row; each symbol rearranges them, and is answered by how they stand then.
+
+    A symbol tells which place each place's new thing comes from: 21345 exchanges the first two.
+
+        input    begin  21345  13245  21345
+        label      -    21345  23145  32145
+
+    `swaps` are the ten permutations that exchange two places; `all` are all 120.
+    """
+
+    generators: str = documented("swaps", "the symbols: swaps (of two places) or all permutations")
+    length: int = documented(32, "symbols of an episode")
+    test_length: int = documented(256, "symbols of the episodes that models are scored on")
+
+    def __post_init__(self) -> None:
+        if self.generators not in GENERATORS:
+            raise ConfigError(
+                f"Permutations.generators = {self.generators!r} is not known; choose one of {', '.join(GENERATORS)}"
+            )
+        for name in ("length", "test_length"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"Permutations.{name} = {getattr(self, name)} must be 1 or more")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("begin", *(NAMES[number] for number in GENERATORS[self.generators]))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return NAMES
+
+    @property
+    def metric(self) -> str:
+        return "accuracy"
+
+    def episodes(self, count: int, seed: int) -> Episodes:
+        symbols = GENERATORS[self.generators]
+        drawn = generator(seed).integers(0, len(symbols), size=(count, self.length))
+        state, states = np.zeros(count, dtype=np.int64), np.empty_like(drawn)
+        for t in range(self.length):
+            state = states[:, t] = after()[state, symbols[drawn[:, t]]]
+        tokens = np.concatenate([np.zeros((count, 1), dtype=np.int64), drawn + 1], axis=1)
+        labels = np.concatenate([np.full((count, 1), NO_LABEL), states], axis=1)
+        return Episodes(tokens.ravel(), labels.ravel(), np.arange(count) * (self.length + 1))
+
+    def held_out(self) -> Permutations:
+        return replace(self, length=self.test_length)
+
+    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
+        right = right_labels(model, episodes, device).reshape(len(episodes), -1)
+        return {"accuracy": float(right.mean()), "last": float(right[:, -1].mean())}
+
+
+@functools.cache
+def after() -> Array:
+    """[120, 120]: the number of what stands when the second rearranges what the first left."""
+    products = np.stack([ALL[:, symbol] for symbol in ALL], axis=1)  # [state, symbol, 5]
+    code = SIZE ** np.arange(SIZE)
+    numbers = np.full(SIZE**SIZE, -1)
+    numbers[ALL @ code] = np.arange(len(ALL))
+    return numbers[products @ code]

@@ -1,0 +1,153 @@
+"""Table 1, the tracking of states and speed as experiments: their numbers, tables with several scores, and the plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from feedback_transformer.cli import main
+from feedback_transformer.experiments import EXPERIMENTS, GROUPS, state_tracking, toy_tasks
+from feedback_transformer.experiments.costing import mean_block, measured_cost
+from feedback_transformer.experiments.speed import speed_rows
+from feedback_transformer.presets import preset
+from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.suites import suite_table
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_record(results: Path, name: str, key: str, seed: int, test: dict[str, float], seconds: float = 60.0) -> None:
+    run = EXPERIMENTS[name].runs("laptop")[f"{key}-seed-{seed}"]
+    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": seconds}
+    path = results / f"{key}-seed-{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**record, "curve": [{"tokens": 1000, **test}], "test": test}))
+
+
+def test_a_table_has_a_column_for_every_score_and_a_claim_its_own(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        noise = 0.002 * seed
+        better, worse = {"character": 0.9 + noise, "sequence": 0.2 + noise}, {"character": 0.5, "sequence": 0.3 + noise}
+        make_record(tmp_path, "copy", "copy/feedback", seed, better)
+        make_record(tmp_path, "copy", "copy/transformer-4", seed, worse)
+    outcome = Outcome(EXPERIMENTS["copy"], "laptop", tmp_path)
+    header, rows = outcome.rows()
+    assert header[-3:] == ["test character, reduced", "test sequence, reduced", "paper, full scale"]
+    assert rows[0][-1] == "0.762 / 0.236"
+    assert rows[0][-3].startswith("0.90")
+    assert rows[0][-2].startswith("0.20")
+    assert all(len(row) == len(header) for row in rows)
+    by_words = {answer.words: answer for answer in outcome.claims()}
+    characters, sequences = (
+        by_words[f"Feedback is better than the Transformer ({s})"] for s in ("character", "sequence")
+    )
+    assert (characters.verdict, characters.paper) == ("holds reduced", "0.762 against 0.591")
+    assert (sequences.verdict, sequences.paper) == ("does not hold", "0.236 against 0.062")
+    assert "| copy, sequence | 0.201 ± 0.001 (0.236) | 0.301 ± 0.001 (0.062) | not run" in suite_table(
+        "toy-tasks", tmp_path
+    )
+
+
+def test_what_others_have_published_stands_below_ours_with_its_source(tmp_path: Path) -> None:
+    make_record(tmp_path, "parity", "parity/feedback", 0, {"scaled": 0.75, "accuracy": 0.875})
+    header, rows = Outcome(EXPERIMENTS["parity"], "laptop", tmp_path).rows()
+    assert header[-1] == "published"
+    assert all(len(row) == len(header) for row in rows)
+    assert next(row for row in rows if row[0].startswith("sLSTM (arXiv 2411.12537"))[-1] == "1 / -"
+    assert rows[0][-3:] == ["0.750", "0.875", "-"]
+
+
+def test_every_number_of_the_papers_first_table_is_there() -> None:
+    found = [n for toy in toy_tasks.TOYS for model in toy.paper.values() for n in model.values()]
+    table = [59.1, 76.2, 6.2, 23.6, 50.2, 74.8, 5.9, 29.2, 99.6, 99.7, 82.4, 95.3, 68, 100, 33.7, 99.1, 37.5, 92.6]
+    text = [47.4, 29.1, 82.8, 32.1]  # 8 layers, LSTM
+    assert sorted(round(100 * number, 1) for number in found) == sorted([*table, *text])
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_models_of_a_toy_task_learn_from_as_many_tokens(scale: str) -> None:
+    for toy in toy_tasks.TOYS:
+        runs = [variant.run for variant in toy_tasks.variants(toy, scale) if variant.label in toy_tasks.LABELS.values()]
+        assert len(runs) == 4
+        assert len({(run.train, run.task) for run in runs}) == 1
+        layers = {run.model.num_layers for run in runs if run.model.core == "transformer"}
+        assert layers == {4, 8}
+
+
+def test_the_demonstrations_records_answer_the_random_walk() -> None:
+    outcome = Outcome(EXPERIMENTS["random-walk"], "laptop", ROOT / "results")
+    assert len(outcome.records["random-walk/feedback"]) == 3
+    assert len(outcome.records["random-walk/transformer"]) == 1
+    assert len(outcome.records["random-walk/lstm"]) == 1
+
+
+def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking() -> None:
+    assert all(set(names) <= set(EXPERIMENTS) for names in GROUPS.values())
+    assert len(GROUPS["toy-tasks"]) == len(GROUPS["state-tracking"]) == 7
+    assert not [run for name in GROUPS["state-tracking"] for run in EXPERIMENTS[name].runs("paper")]
+    assert all(len(row) == 3 for row in state_tracking.FORMAL.values())
+
+
+# ------------------------------------------------------------------------------------------------- speed
+
+
+def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, rows = speed_rows(tmp_path)
+    assert {row[2] for row in rows} == {"not run"}
+    assert [row[1] for row in rows] == ["0.29", "3.68", "3.68", "0.45", "1.70", "1.70", "1.00"]
+    speeds = [
+        {"contender": "feedback", "tokens_per_second": 30.0},
+        {"contender": "transformer", "tokens_per_second": 20.0},
+    ]
+    record = {"training": speeds, "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)]}
+    (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
+    assert [row[2] for row in speed_rows(tmp_path)[1]] == ["1.50"] * 3 + ["not run"] * 4
+    assert main(["reproduce", "speed", "--results", str(tmp_path)]) == 0
+    assert "1.50" in capsys.readouterr().out
+
+
+# -------------------------------------------------------------------------------------------------- cost
+
+
+def test_a_plan_tells_the_cost_by_records_of_other_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_record(tmp_path, "parity", "parity/feedback", 1, {"scaled": 0.5, "accuracy": 0.75}, seconds=600.0)
+    assert main(["reproduce", "parity", "--plan", "--results", str(tmp_path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "10.0 minutes" in said
+    assert "11 runs have no record yet: about 20.0 minutes of one core and 9 of unknown cost." in said
+
+
+def test_a_plan_measures_what_no_record_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "recall", "--scale", "smoke", "--seeds", "1", "--measure", "--results", str(tmp_path)]
+    assert main(command) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "two of 20 updates" in said
+    assert "unknown" not in said
+    assert not list(tmp_path.iterdir()), "nothing is trained or kept"
+
+
+def test_cost_grows_with_updates_and_with_what_is_left_out_of_a_batch() -> None:
+    run = preset("parity", "smoke")
+    one = measured_cost(run)
+    assert one.updates == 20
+    assert one.parameters > 1000
+    long = run.override({"steps": "20000", "finetune_steps": "20000", "batch_size": "800"})
+    assert measured_cost(long).minutes > 200 * one.minutes
+    train = run.override({"bptt_start": "4", "bptt_warmup": "0.5"}).train
+    assert mean_block(train) == 0.75
+    assert mean_block(run.train) == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*GROUPS["toy-tasks"], "corridor", "maze", "maze-easy", "water-maze"])
+def test_every_model_of_the_paper_is_built_stepped_and_costed(name: str) -> None:
+    variants = {variant.run.model: variant for variant in EXPERIMENTS[name].variants("paper")}
+    for variant in variants.values():
+        cost = measured_cost(variant.run)
+        print(f"{variant.key}: {cost}")
+        assert cost.minutes > 1
+        assert abs(cost.loss) < 100
+        if name in GROUPS["toy-tasks"] and variant.key.endswith(("feedback", "transformer-4")):
+            assert cost.parameters / 1e6 == pytest.approx(3.2, rel=0.03)
