@@ -1,7 +1,7 @@
 """Table 5: training and inference speed, Feedback over Transformer; nothing is trained for it.
 
-Ours come from the records of `bench`, where both take turns in one run. The paper measures on GPUs, we on a core: ratios
-can be compared, speeds cannot.
+Ours come from the records of `bench`, where both take turns in one run. The paper measures on GPUs, we on a core:
+ratios can be compared, speeds cannot.
 """
 
 from __future__ import annotations
