@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
     name="translation",
     title="Translation: BLEU on newstest2014 over the depth of the decoder",
     where="Section 4.2.1, Figure 4 (left) and Table 2",
-    reduced="200,000 pairs of Europarl for the 4.5M of WMT and a fifth of a pass over them, 1M parameters for "
+    reduced="200,000 pairs of Europarl for the 4.5M of WMT and less than half a pass over them, 1M parameters for "
     "Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed",
     prepare=PREPARE["wmt14-ende"],
     variants=variants,
