@@ -152,7 +152,15 @@ class DecodingState:
 
     def reorder(self, index: Tensor, packed: PackedWeights) -> DecodingState:
         """Row i becomes what row index[i] was."""
-        return _copied(self, packed, index)
+        old = self.buffer
+        if self.used == old.shape.slots:
+            return _copied(self, packed, index)
+        # Whole rows, spare slots and all: far faster than to pick out what is used of each.
+        buffer = _Buffer(packed, len(index), old.shape.slots)
+        for name in ("keys", "values", "memory"):
+            torch.index_select(getattr(old, name), 0, index, out=getattr(buffer, name))
+        buffer.newest = self.used
+        return DecodingState(buffer, self.used, self.length[index])
 
 
 @torch.no_grad()
