@@ -38,20 +38,32 @@ def bench(name: str, part: str, rate: str, **wanted: object) -> Callable[[Path],
     return find
 
 
+# Words a second in training and at inference.
+PAPER = {
+    "language": {"feedback": (84_400, 2_176), "transformer": (296_000, 592)},
+    "translation": {"feedback": (126_000, 5_410), "transformer": (280_000, 3_190)},
+}
+
+
+def paper(task: str, place: int) -> Pair:
+    return PAPER[task]["feedback"][place], PAPER[task]["transformer"][place]
+
+
 LANGUAGE, TRANSLATION = "speed-wikitext-103-small.json", "speed-translation.json"
+TOKENS = "tokens_per_second"
 SHAPE = "WikiText-103 small, whole model"
 SPEEDS = (
-    Speed("language modelling, training", (84_400, 296_000), bench(LANGUAGE, "training", "tokens_per_second"),
+    Speed("language modelling, training", paper("language", 0), bench(LANGUAGE, "training", TOKENS),
           f"{SHAPE}, B 8", "bench --language"),
-    Speed("language modelling, inference", (2_176, 592), bench(LANGUAGE, "generation", "tokens_per_second", batch=1),
+    Speed("language modelling, inference", paper("language", 1), bench(LANGUAGE, "generation", TOKENS, batch=1),
           f"{SHAPE}, B 1", "bench --language"),
-    Speed("language modelling, inference", (2_176, 592), bench(LANGUAGE, "generation", "tokens_per_second", batch=32),
+    Speed("language modelling, inference", paper("language", 1), bench(LANGUAGE, "generation", TOKENS, batch=32),
           f"{SHAPE}, B 32", "bench --language"),
-    Speed("translation, training", (126_000, 280_000), bench(TRANSLATION, "training", "tokens_per_second"),
+    Speed("translation, training", paper("translation", 0), bench(TRANSLATION, "training", TOKENS),
           "6 encoder and 2 decoder layers", "bench --translation"),
-    Speed("translation, inference", (5_410, 3_190), bench(TRANSLATION, "generation", "tokens_per_second", batch=1),
+    Speed("translation, inference", paper("translation", 1), bench(TRANSLATION, "generation", TOKENS, batch=1),
           "the same, beam 5, B 1", "bench --translation"),
-    Speed("translation, inference", (5_410, 3_190), bench(TRANSLATION, "generation", "tokens_per_second", batch=32),
+    Speed("translation, inference", paper("translation", 1), bench(TRANSLATION, "generation", TOKENS, batch=32),
           "the same, beam 5, B 32", "bench --translation"),
     Speed("reinforcement learning, training", (22_300, 22_300),
           bench("bench-worlds.json", "learning", "frames_per_second", shape="paper's model, 64 copies"),

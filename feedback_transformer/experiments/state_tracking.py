@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
+from feedback_transformer.experiments.toy_tasks import WIDE
 from feedback_transformer.presets import preset
 
 EIGENVALUES, MAMBA_3 = "arXiv 2411.12537, best of 3", "arXiv 2603.15569"
@@ -24,7 +25,6 @@ FORMAL = {
     ("Gated DeltaNet [-1, 1]", MAMBA_3): (1.000, 0.993, 0.935),
     ("Mamba-3", MAMBA_3): (1.000, 0.985, 0.878),
 }
-WIDE = {"model_dim": "128"}  # for the LSTM, as in the toy tasks
 
 
 class Tracking(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feedback_transformer.experiments.speed import PAPER
 from feedback_transformer.report.speed import Table
 from feedback_transformer.training.record import read_record
 
@@ -26,7 +27,7 @@ LANGUAGE = PaperSpeed(
     "A training step is a whole update: B = {batch} rows of T = {steps} words with a full memory of {memory_size}, "
     "dropout {dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's are "
     "on GPUs, with batch 512 and T = 256 in training.",
-    {"feedback": (84_400, 2_176), "transformer": (296_000, 592)},
+    PAPER["language"],
 )
 TRANSLATION = PaperSpeed(
     "Translation, {encoder_layers} encoder and {decoder_layers} decoder layers, target tokens/s",
@@ -34,7 +35,7 @@ TRANSLATION = PaperSpeed(
     "A training step is a whole update: {batch} pairs of {length} tokens a side, width {model_dim}, vocabulary "
     "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B "
     "sources of {length} tokens, reading them included. The paper's are of its WMT model on GPUs.",
-    {"feedback": (126_000, 5_410), "transformer": (280_000, 3_190)},
+    PAPER["translation"],
 )
 
 

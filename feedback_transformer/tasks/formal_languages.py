@@ -25,12 +25,8 @@ PLUS, MINUS, TIMES, OPEN, CLOSE = range(MODULUS, len(SYMBOLS))
 
 
 @dataclass(frozen=True)
-class Parity(EpisodeTask):
-    """Is the number of ones even or odd?
-
-    input    begin  1  0  1  1   =
-    label      -    -  -  -  -  odd
-    """
+class FormalLanguage(EpisodeTask):
+    """Strings of some lengths to learn from, of others to be scored on; a question at the end of each."""
 
     length: int = documented(40, "symbols of the longest string")
     min_length: int = documented(3, "symbols of the shortest string")
@@ -41,16 +37,31 @@ class Parity(EpisodeTask):
         check_lengths(self)
 
     @property
+    def metric(self) -> str:
+        return "scaled"
+
+    def held_out(self) -> FormalLanguage:
+        return replace(self, length=self.test_length, min_length=self.min_test_length)
+
+    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
+        return scaled_scores(label_accuracy(model, episodes, device), len(self.outputs))
+
+
+@dataclass(frozen=True)
+class Parity(FormalLanguage):
+    """Is the number of ones even or odd?
+
+    input    begin  1  0  1  1   =
+    label      -    -  -  -  -  odd
+    """
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         return ("0", "1", "begin", "=")
 
     @property
     def outputs(self) -> tuple[str, ...]:
         return ("even", "odd")
-
-    @property
-    def metric(self) -> str:
-        return "scaled"
 
     def episodes(self, count: int, seed: int) -> Episodes:
         random = generator(seed)
@@ -59,15 +70,9 @@ class Parity(EpisodeTask):
         firsts = np.cumsum(lengths) - lengths
         return questions(bits, lengths, np.add.reduceat(bits, firsts) % 2, begin=2)
 
-    def held_out(self) -> Parity:
-        return replace(self, length=self.test_length, min_length=self.min_test_length)
-
-    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        return scaled_scores(label_accuracy(model, episodes, device), len(self.outputs))
-
 
 @dataclass(frozen=True)
-class ModularArithmetic(EpisodeTask):
+class ModularArithmetic(FormalLanguage):
     """The value of an expression modulo 5, multiplication before addition and subtraction:
 
         input    begin  2  -  3  -  3  *  2  =
@@ -82,13 +87,6 @@ class ModularArithmetic(EpisodeTask):
     """
 
     brackets: bool = documented(False, "put operations in brackets")
-    length: int = documented(40, "symbols of the longest string")
-    min_length: int = documented(3, "symbols of the shortest string")
-    test_length: int = documented(256, "the same of the strings that models are scored on")
-    min_test_length: int = documented(40, "see test_length")
-
-    def __post_init__(self) -> None:
-        check_lengths(self)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -97,10 +95,6 @@ class ModularArithmetic(EpisodeTask):
     @property
     def outputs(self) -> tuple[str, ...]:
         return SYMBOLS[:MODULUS]
-
-    @property
-    def metric(self) -> str:
-        return "scaled"
 
     def episodes(self, count: int, seed: int) -> Episodes:
         random = generator(seed)
@@ -111,12 +105,6 @@ class ModularArithmetic(EpisodeTask):
         made = [bracketed(int(length), random) for length in lengths]
         symbols = np.concatenate([np.array(expression) for expression, _ in made])
         return questions(symbols, lengths, np.array([value for _, value in made]), begin=len(SYMBOLS))
-
-    def held_out(self) -> ModularArithmetic:
-        return replace(self, length=self.test_length, min_length=self.min_test_length)
-
-    def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        return scaled_scores(label_accuracy(model, episodes, device), len(self.outputs))
 
 
 def chains(digits: Array, random: np.random.Generator) -> tuple[Array, Array, Array]:

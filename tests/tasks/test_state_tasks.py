@@ -33,7 +33,7 @@ def test_parity_counts_the_ones(task: Parity) -> None:
 @pytest.mark.parametrize("brackets", [False, True])
 @pytest.mark.parametrize(("least", "most"), [(1, 12), (3, 40), (40, 256)])
 def test_arithmetic_gives_what_python_gives(brackets: bool, least: int, most: int) -> None:
-    task = ModularArithmetic(brackets, most, least)
+    task = ModularArithmetic(brackets=brackets, length=most, min_length=least)
     episodes = task.episodes(200, 2)
     lengths, values = set(), Counter()
     for begin, end in episodes.bounds():
