@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ConfigError
+from feedback_transformer.kernels.few_rows import linear
 
 NARROWING = 4
-FEW_ROWS, LARGE = 8, 1 << 21  # where a step reads the output layer from far away for little work
 
 
 def check_tokens(tokens: Tensor, size: int) -> None:
@@ -79,11 +79,7 @@ class PlainHead(nn.Linear):
 
     def forward(self, y: Tensor) -> Tensor:
         """y [.., D] -> logits [.., V]"""
-        few, large = y.ndim == 2 and 1 < len(y) <= FEW_ROWS, self.weight.numel() >= LARGE
-        if few and large and y.device.type == "cpu" and not torch.is_grad_enabled():
-            # The same product from the other side: for a few beams or samples torch has it in half the time.
-            return torch.addmm(self.bias[:, None], self.weight, y.t()).t().contiguous()
-        return super().forward(y)
+        return linear(y, self.weight, self.bias)
 
     def losses(self, y: Tensor, labels: Tensor) -> Tensor:
         """y [n, D], labels [n] -> negative log-likelihoods [n]"""
@@ -127,11 +123,14 @@ class AdaptiveHead(nn.Module):
 
     def _head(self, y: Tensor) -> Tensor:
         """Log-probabilities of the first cluster's symbols and of the other clusters."""
-        weight = torch.cat([self.clusters.embeddings[0], self.entries.weight])
-        return F.log_softmax(F.linear(y, weight, self.bias), dim=-1)
+        symbols, entries = self.clusters.embeddings[0], self.entries.weight
+        if y.numel() < y.shape[-1] ** 2:  # fewer rows than columns: the logits are smaller than the weights, to join
+            logits = torch.cat([linear(y, symbols), linear(y, entries)], dim=-1) + self.bias
+        else:
+            logits = linear(y, torch.cat([symbols, entries]), self.bias)
+        return F.log_softmax(logits, dim=-1)
 
     def _inside(self, index: int, y: Tensor) -> Tensor:
         """Logits of the symbols inside a rarer cluster: y -> its narrow width -> its symbols."""
         projection: nn.Linear = self.clusters.projections[index - 1]  # type: ignore[assignment]
-        narrow = F.linear(y, projection.weight.t())
-        return F.linear(narrow, self.clusters.embeddings[index])
+        return linear(F.linear(y, projection.weight.t()), self.clusters.embeddings[index])

@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 #include "backward_group.h"
+#include "few_rows.h"
 #include "forward.h"
 
 // work(first row, rows, shard) for shards of the batch, one a thread; nothing is shared inside.
@@ -177,6 +178,14 @@ template <class F> int64_t tape_size(const Shape& s) {
   } \
   int backward_##name(const Shape* s, const Weights<F>* w, F* tape, const BackwardIO<F>* io, Gradients<F>* out) { \
     return guarded([&] { run_backward(*s, *w, tape, *io, *out); }); \
+  } \
+  int few_rows_##name(const int64_t* sizes, const F* x, const F* w, const F* bias, F* y) { \
+    const int64_t rows = sizes[0], columns = sizes[1], depth = sizes[2], threads = sizes[3]; \
+    return guarded([&] { \
+      over_shards(columns, threads, [&](int64_t first, int64_t count, int64_t) { \
+        few_rows(rows, columns, depth, x, w, bias, y, first, first + count); \
+      }); \
+    }); \
   }
 
 extern "C" {

@@ -1,0 +1,43 @@
+"""A large weight for a few rows: the output layer of a step of decoding.
+
+The work is to bring the weight from far away; for a few rows torch does so at a fraction of the memory's speed. The
+maths is in `csrc/few_rows.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from feedback_transformer.kernels import Needs, choose
+from feedback_transformer.kernels.native import SUFFIXES, pointer
+from feedback_transformer.kernels.native_build import library
+
+MOST_ROWS = 24  # with more, the work is multiplying, at which torch is as good
+LARGE = 1 << 18  # with smaller weights there is nothing to gain
+A_THREADS_SHARE = 1 << 21  # of a weight; less is not worth waking a thread for
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`torch.nn.functional.linear`, x [.., D] -> [.., V]; without gradients faster for a few rows [R, D]."""
+    if torch.compiler.is_compiling() or not _suits(x, weight):
+        return F.linear(x, weight, bias)
+    x, y = x.contiguous(), x.new_empty(len(x), len(weight))
+    threads = max(1, min(torch.get_num_threads(), weight.numel() // A_THREADS_SHARE))
+    sizes = (ctypes.c_int64 * 4)(len(x), *weight.shape, threads)
+    multiply = library()[f"few_rows_{SUFFIXES[x.dtype]}"]
+    if multiply(sizes, *(ctypes.c_void_p(pointer(t)) for t in (x, weight, bias, y))):
+        raise MemoryError("an output layer ran out of memory")
+    return y
+
+
+def _suits(x: Tensor, weight: Tensor) -> bool:
+    if torch.is_grad_enabled() or x.ndim != 2 or not 0 < len(x) <= MOST_ROWS or weight.numel() < LARGE:
+        return False
+    if weight.dtype != x.dtype or weight.device != x.device or not weight.is_contiguous():
+        return False
+    device = x.device.type
+    return choose("auto", Needs(device, x.dtype, autocast=torch.is_autocast_enabled(device))).name == "native"
