@@ -155,10 +155,9 @@ class DecodingState:
         old = self.buffer
         if self.used == old.shape.slots:
             return _copied(self, packed, index)
-        # Whole rows, spare slots and all: far faster than to pick out what is used of each.
-        buffer = _Buffer(packed, len(index), old.shape.slots)
+        buffer, used = _Buffer(packed, len(index), old.shape.slots), slice(self.used)
         for name in ("keys", "values", "memory"):
-            torch.index_select(getattr(old, name), 0, index, out=getattr(buffer, name))
+            torch.index_select(getattr(old, name)[..., used, :], 0, index, out=getattr(buffer, name)[..., used, :])
         buffer.newest = self.used
         return DecodingState(buffer, self.used, self.length[index])
 

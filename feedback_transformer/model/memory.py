@@ -18,6 +18,7 @@ from feedback_transformer.config import check_composition
 if TYPE_CHECKING:
     from feedback_transformer.kernels.decoding import Stream
 
+SPARE_SLOTS = 64  # of a new buffer; more only where there are as many to copy: memory that is new is slow
 Projection = tuple[Tensor, Tensor]  # keys and values, each [B, H, M, K]
 
 
@@ -218,7 +219,7 @@ def _join_in_place(
     """`_join` without gradients: copies once in a window's steps."""
     slots, steps = past[0].shape[-2], new[0].shape[-2]
     if room is None or not room.fits(new):
-        size = slots + steps + windows[0]
+        size = slots + steps + min(windows[0], max(SPARE_SLOTS, slots))
         buffers = [old.new_empty(*old.shape[:-2], size, old.shape[-1]) for old in past]
         for buffer, old in zip(buffers, past, strict=True):
             buffer[..., slots - old.shape[-2] : slots, :] = old
