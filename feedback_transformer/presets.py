@@ -210,7 +210,7 @@ for name in PAIRS:
 # For pairs as `prepare` of the experiments makes them: a vocabulary of 32,000 would cost more than all layers.
 LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_536))
 for name in ("iwslt14-deen", "wmt14-ende"):
-    LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=4_000))
+    LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=4_000, eval_every=500))
 LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1_400))
 for name in PAIR_TOYS:
     LAPTOP[name] = (
