@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch._dynamo.utils import counters
 
-from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig, kernels
-from feedback_transformer.kernels import Needs, check_name, choose, engines
-from feedback_transformer.model import adaptive_span
+from feedback_transformer import FeedbackTransformer, ModelConfig
+from feedback_transformer.kernels import engines
 from feedback_transformer.model.memory import MemoryState
 from tests.kernels.cases import (
     EXTENTS,
@@ -184,87 +183,7 @@ def test_a_nan_stays_in_its_row_and_is_seen_there(engine: str) -> None:
     y[[0, 2]].sum().backward()
 
 
-# ----------------------------------------------------------------------------------------- adaptive spans
-
-
-@pytest.fixture
-def short_strides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small models have windows that are shorter than their memory."""
-    monkeypatch.setattr(adaptive_span, "STRIDE", 4)
-
-
-@pytest.mark.usefixtures("short_strides")
-@pytest.mark.parametrize(
-    ("norm", "shared", "slopes", "resets"), [("pre", True, (), True), ("post", False, (1.0, 0.1), False)]
-)
-@pytest.mark.parametrize("extents", EXTENTS)
-def test_spans_equal_the_loop(
-    engine: str, norm: str, shared: bool, slopes: tuple[float, ...], resets: bool, extents: str
-) -> None:
-    config = changed(SPANS, norm=norm, shared_kv=shared, position_slopes=slopes)
-    core = with_spans(new_core(config), EXTENTS[extents])
-    for seed, (slots, steps, ragged) in enumerate([(0, 4, True), (40, 1, False), (40, 9, True), (13, 14, True)]):
-        case = new_case(config, steps=steps, slots=slots, ragged=ragged, resets=resets, seed=seed)
-        assert_same(results(core, engine, case), results(core, "loop", case))
-
-
-@pytest.mark.usefixtures("short_strides")
-@pytest.mark.parametrize("cut", [1, 4, 6])
-def test_spans_in_two_blocks_carried_without_a_cut_equal_one(engine: str, cut: int) -> None:
-    core, case = with_spans(new_core(SPANS), EXTENTS["mixed"]), new_case(SPANS, resets=True, slots=40)
-    assert_same(results(core, engine, case, cut), results(core, engine, case))
-    assert_same(results(core, engine, case, cut), results(core, "loop", case))
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_spans_in_single_precision_are_near_the_loop_with_any_number_of_threads(engine: str, threads: int) -> None:
-    config = changed(SPANS, model_dim=16, head_dim=8)
-    core = with_spans(new_core(config, torch.float32), EXTENTS["one long"])
-    case = new_case(config, slots=40, dtype=torch.float32)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = results(core, engine, case)
-    finally:
-        torch.set_num_threads(before)
-    assert_same(found, results(core, "loop", case), torch.float32)
-
-
-def test_memories_beyond_the_longest_span_change_nothing_but_are_kept(
-    engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    core, case = with_spans(new_core(SPANS), EXTENTS["mixed"]), new_case(SPANS, slots=40, ragged=False)
-    whole = results(core, engine, case)  # strides of 64: nothing is cut off
-    monkeypatch.setattr(adaptive_span, "STRIDE", 1)
-    assert core.stack.reach() == 24
-    assert_same(results(core, engine, case), whole)
-    case.memory[:, : 40 - 24] = 1e3
-    cut = results(core, engine, case)
-    torch.testing.assert_close(cut["y"], whole["y"], rtol=0, atol=1e-12)
-    _, state = core(case.x, MemoryState(case.memory[:, None], case.length))
-    assert torch.equal(state.memory[:, 0, : 40 - 7], case.memory[:, 7:])
-
-
-@torch.no_grad()
-@pytest.mark.usefixtures("short_strides")
-@pytest.mark.parametrize("extents", EXTENTS)
-def test_steps_with_spans_equal_the_loop_also_when_a_span_grows(engine: str, extents: str) -> None:
-    core = with_spans(new_core(SPANS), EXTENTS[extents])
-    case = new_case(SPANS, steps=30, slots=30)
-    states = {name: MemoryState(case.memory[:, None], case.length) for name in (engine, "loop")}
-    for t in range(30):
-        if t == 15:
-            with_spans(core, EXTENTS["whole"])  # keys and values that the loop had let go of come back with a detach
-            states = {name: state if name == "native" else state.detach() for name, state in states.items()}
-        found = {}
-        for core.engine in states:
-            y, states[core.engine] = core.step(case.x[:, t], states[core.engine])
-            found[core.engine] = y
-        torch.testing.assert_close(found[engine], found["loop"], rtol=0, atol=1e-11)
-        assert states[engine].memory.shape == states["loop"].memory.shape
-
-
-# ----------------------------------------------------------------------------------------------- dropout
+# --------------------------------------------------------------------------------------- dropout
 
 
 def dropped(config: ModelConfig, engine: str, case: Case, seed: int = 7) -> tuple[FeedbackTransformer, Tensor]:
@@ -344,122 +263,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean(engine: str, silent: str) ->
     assert y.std(0).max() > 0.01
 
 
-# --------------------------------------------------------------------------------------- choosing an engine
-
-
-def test_auto_takes_the_fastest_engine_that_covers_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose("auto", Needs(one_memory=False)).name == "loop"
-    assert choose("auto", Needs(dtype=torch.bfloat16)).name == "loop"
-    assert choose("auto", Needs(autocast=True)).name == "loop"
-    assert choose("auto", Needs(device="cuda")).name == "fused"
-    assert choose("auto", Needs()).name in ("native", "fused")
-
-
-def test_without_a_compiler_auto_falls_to_fused_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tuple(
-        kernels.Engine(e.name, e.summary, e.block, e.devices, e.dtypes, e.automatic, lambda: "no compiler: install g++")
-        if e.name == "native"
-        else e
-        for e in kernels._ENGINES
-    )
-    monkeypatch.setattr(kernels, "_ENGINES", broken)
-    for cached in (kernels._fastest, kernels._say_once):
-        cached.cache_clear()
-    try:
-        with pytest.warns(RuntimeWarning, match="install g") as caught:
-            chosen = [choose("auto", Needs(dtype=dtype)).name for dtype in (torch.float32, torch.float64)]
-        assert chosen == ["fused", "fused"]
-        assert len(caught) == 1
-        with pytest.raises(ConfigError, match=r"'native' cannot run here.*install g"):
-            choose("native", Needs())
-    finally:
-        for cached in (kernels._fastest, kernels._say_once):
-            cached.cache_clear()
-
-
-def test_an_engine_that_does_not_cover_a_model_says_what_it_lacks() -> None:
-    core = FeedbackTransformer(changed(SMALL, memory="recurrent"), engine="fused")
-    with pytest.raises(ConfigError, match="'fused' does not cover a memory per layer"):
-        core(torch.randn(1, 2, 10))
-    with pytest.raises(ConfigError, match="'native' does not cover the device cuda"):
-        choose("native", Needs(device="cuda"))
-    with pytest.raises(ConfigError, match="did you mean 'fused'"):
-        FeedbackTransformer(SMALL, engine="fuse")
-    with pytest.raises(ConfigError, match="there is no engine 'turbo'"):
-        check_name("turbo")
-
-
-def test_the_engine_of_a_language_model_is_its_cores() -> None:
-    assert LanguageModel(SMALL, vocab_size=3, engine="loop").core.engine == "loop"
-    assert LanguageModel(changed(SMALL, core="lstm"), vocab_size=3, engine="loop").core is not None
-
-
-def test_hooks_on_the_layers_are_called_since_auto_then_takes_the_loop() -> None:
-    core, seen = FeedbackTransformer(SMALL), []
-    handle = core.stack.blocks[0].register_forward_hook(lambda *_: seen.append(1))
-    x = torch.randn(2, 3, 10)
-    hooked, _ = core(x)
-    handle.remove()
-    torch.testing.assert_close(core(x)[0], hooked)
-    assert len(seen) == 3
-
-
-def test_replaced_modules_are_called_since_auto_then_takes_the_loop() -> None:
-    class Doubled(torch.nn.Linear):
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * super().forward(x)
-
-    core, x = FeedbackTransformer(SMALL), torch.randn(2, 3, 10)
-    inner = core.stack.blocks[0].feed_forward
-    replacement = Doubled(14, 10)
-    replacement.load_state_dict(inner.contract.state_dict())
-    inner.contract = replacement
-    with torch.no_grad():
-        given = core(x)[0]
-        core.engine = "loop"
-        torch.testing.assert_close(given, core(x)[0], rtol=0, atol=0)
-    core.engine = "fused"
-    with pytest.raises(ConfigError, match="replaced modules"):
-        core(x)
-
-
-def test_a_compiled_model_calls_its_engine(engine: str) -> None:
-    core, x = FeedbackTransformer(SMALL, engine=engine), torch.randn(2, 3, 10)
-    torch.testing.assert_close(torch.compile(core, backend="eager")(x)[0], core(x)[0])
-
-
-@torch.no_grad()
-def test_a_step_can_be_exported() -> None:
-    core = FeedbackTransformer(SMALL).eval()
-
-    class Step(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.core = core
-
-        def forward(self, x: Tensor, memory: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-            y, state = core.step(x, MemoryState(memory, length))
-            return y, state.memory
-
-    inputs = torch.randn(2, 10), torch.randn(2, 1, 5, 10), torch.tensor([5, 2])
-    exported = torch.export.export(Step(), inputs).module()
-    for found, expected in zip(exported(*inputs), Step()(*inputs), strict=True):
-        torch.testing.assert_close(found, expected)
-
-
-def test_half_precision_is_handed_to_the_loop() -> None:
-    core = FeedbackTransformer(SMALL).to(torch.bfloat16)
-    y, _ = core(torch.randn(2, 3, 10, dtype=torch.bfloat16))
-    assert y.dtype == torch.bfloat16
-
-
-def test_every_engine_is_listed_with_what_it_covers() -> None:
-    rows = engines()
-    assert [row["name"] for row in rows] == ["native", "fused", "loop", "fused+compile"]
-    assert all(row[key] for row in rows for key in ("summary", "compositions", "devices", "dtypes", "available"))
-
-
-# ------------------------------------------------------------------------------------------------ slow
+# --------------------------------------------------------------------------------------- slow
 
 
 @pytest.mark.slow

@@ -1,0 +1,76 @@
+"""The native library: built once, said when it cannot be, and it does not leak."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from feedback_transformer.kernels import native_build
+from feedback_transformer.kernels.native import native_available
+from tests.kernels.native_cases import make_case
+
+pytestmark = pytest.mark.skipif(native_available() is not None, reason=str(native_available()))
+
+
+def run_python(code: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_missing_compiler_is_said_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    native_build.library.cache_clear()
+    try:
+        reason = native_build.native_available()
+    finally:
+        native_build.library.cache_clear()
+    assert reason is not None
+    assert "apt-get install g++" in reason
+
+
+def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEEDBACK_TRANSFORMER_CACHE", str(tmp_path / "file"))
+    native_build.library.cache_clear()
+    try:
+        reason = native_build.native_available()
+    finally:
+        native_build.library.cache_clear()
+    assert reason is not None
+    assert "FEEDBACK_TRANSFORMER_CACHE" in reason
+
+
+@pytest.mark.slow
+def test_two_processes_can_build_at_once(tmp_path: Path) -> None:
+    code = "from feedback_transformer.kernels.native_build import native_available; print(native_available())"
+    both = [run_python(code, FEEDBACK_TRANSFORMER_CACHE=str(tmp_path)) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate(timeout=300)
+        assert out.strip() == "None", err
+        assert "building the native engine" in err
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_ten_thousand_blocks_do_not_leak() -> None:
+    case = make_case(steps=4, batch=2, dtype=torch.float32)
+
+    def blocks(count: int) -> int:
+        for _ in range(count):
+            case.native(dropout=0.1)[0].sum().backward()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes
+
+    before = blocks(1000)
+    assert blocks(9000) - before < 4096
