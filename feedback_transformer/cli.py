@@ -44,7 +44,7 @@ from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.kernels import engines
-from feedback_transformer.presets import SCALES, preset
+from feedback_transformer.presets import SCALES, configured
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.translation import Translation
@@ -218,7 +218,7 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         return run.override(assignments), folder
     if options.task is None:
         raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or go on with --resume FOLDER")
-    run = preset(options.task, options.preset, seed=options.seed or 0).override(parse_assignments(options.overrides))
+    run = configured(options.task, options.preset, options.seed or 0, parse_assignments(options.overrides))
     name = f"{run.task_name}-{run.model.core}-{options.preset}-{run.seed}"
     return run, options.out or Path("runs") / name
 
@@ -290,7 +290,7 @@ def run_list(options: argparse.Namespace) -> int:
             table.add_row(name, entry.summary)
         console.print(table)
     if options.what in (None, "presets"):
-        table = Table("preset", "what it is", title="presets, for every task", title_justify="left")
+        table = Table("preset", "what it is", title="presets", title_justify="left")
         for name, summary in SCALES.items():
             table.add_row(name, summary)
         console.print(table)
@@ -304,7 +304,7 @@ def run_list(options: argparse.Namespace) -> int:
     if options.what in (None, "experiments"):
         table = Table("experiment", "what it is", "in the paper", title="experiments", title_justify="left")
         for experiment in EXPERIMENTS.values():
-            table.add_row(experiment.name, experiment.title, experiment.where)
+            table.add_row(experiment.name, experiment.title, experiment.place)
         console.print(table)
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):

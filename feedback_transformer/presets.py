@@ -209,8 +209,8 @@ for name in PAIRS:
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, LAPTOP_PAIR_TRAIN)
 # For pairs as `prepare` of the experiments makes them: a vocabulary of 32,000 would cost more than all layers.
 LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_536))
-for name in ("iwslt14-deen", "wmt14-ende"):
-    LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=4_000, eval_every=500))
+for name, steps in (("iwslt14-deen", 3_000), ("wmt14-ende", 4_000)):
+    LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=steps, eval_every=500))
 LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1_400))
 for name in PAIR_TOYS:
     LAPTOP[name] = (
@@ -244,7 +244,14 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))
         train = replace(train, **SMOKE_TRAIN)  # type: ignore[arg-type]
-    return RunConfig(task_name, task, replace(model, core=core), train, seed)
+    # Layers share keys and values where they share a memory; those of a Transformer read memories of their own.
+    shared = model.shared_kv and core != "transformer"
+    return RunConfig(task_name, task, replace(model, core=core, shared_kv=shared), train, seed)
+
+
+def configured(task_name: str, scale: str, seed: int, fields: dict[str, str]) -> RunConfig:
+    """The preset of the core that is named among the fields, with these fields changed."""
+    return preset(task_name, scale, fields.get("core", "feedback"), seed).override(fields)
 
 
 def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:

@@ -46,7 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
     add("--worlds", action="store_true", help="instead: worlds to act in, and learning in them")
     others = "".join(f", with --{name} {kind.out}" for name, kind in APART.items())
-    add("--out", type=Path, help=f"where PATH.json and PATH.png go ({WHOLE.out}{others})")
+    add(
+        "--out",
+        type=Path,
+        help=f"where PATH.json and PATH.png go ({WHOLE.out}{others}; of a part, as with --quick, PATH-part)",
+    )
     add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
 
 
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
-    path: Path = args.from_record or (args.out or one.out).with_suffix(".json")
+    path: Path = args.from_record or (args.out or _place(one, args)).with_suffix(".json")
     if args.from_record:
         record: report.Record = read_record(path)
     else:
@@ -80,6 +84,12 @@ def run(args: argparse.Namespace) -> int:
         one.draw(record, path.with_suffix(".png"))
         console.print(f"chart: {path.with_suffix('.png')}")
     return 0
+
+
+def _place(one: Benchmark, args: argparse.Namespace) -> Path:
+    """A part of a benchmark does not replace the record of the whole."""
+    whole = not (args.quick or args.shapes or args.contenders or set(args.measure) < set(MEASUREMENTS))
+    return one.out if whole else one.out.with_name(f"{one.out.name}-part")
 
 
 def measure(args: argparse.Namespace, console: Console) -> report.Record:

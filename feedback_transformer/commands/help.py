@@ -62,7 +62,7 @@ that needs nothing else: for a screen in dark or light, a phone, or paper. Its t
 
 LIST_HELP = """\
 examples:
-  feedback-transformer list            tasks, presets and engines
+  feedback-transformer list            tasks, presets, experiments and engines
   feedback-transformer list fields     every field that field=value can set
 """
 
@@ -77,8 +77,8 @@ examples:
 
 All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
 implementations take part when they are installed:
-  pip install --no-deps feedback-transformer-pytorch einops
-  pip install --no-deps labml-nn labml labml-helpers
+  pip install --no-deps feedback-transformer-pytorch einops labml-nn
+A whole benchmark replaces its record in results/; a part of one (--quick, --shapes, ..) goes beside it (--out says where).
 """
 
 PREPARE_HELP = """\

@@ -85,7 +85,7 @@ class Experiment:
 
     name: str
     title: str
-    where: str  # in the paper
+    where: str  # in the paper; empty for one of our own
     reduced: str  # what the laptop scale makes smaller
     variants: Callable[[str], list[Variant]]
     claims: tuple[Claim, ...]
@@ -93,6 +93,14 @@ class Experiment:
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+
+    @property
+    def place(self) -> str:
+        return self.where or "not in the paper"
+
+    @property
+    def place_in_words(self) -> str:
+        return f"In the paper: {self.where}." if self.where else "Not in the paper."
 
     @property
     def prepare_command(self) -> str:
@@ -149,21 +157,24 @@ class Score:
             return 0.0
         return math.sqrt(sum((value - self.mean) ** 2 for value in self.values) / (len(self.values) - 1))
 
-    def error(self, other: Score) -> float:
-        """Of the mean; a single seed is taken to spread as the other's do."""
-        return (self.spread or other.spread) / math.sqrt(len(self.values))
+    def error(self, widest: float) -> float:
+        """Of the mean; one or two seeds, which tell little of it, are taken to spread as the widest do."""
+        spread = self.spread if len(self.values) > 2 else max(self.spread, widest)
+        return spread / math.sqrt(len(self.values))
 
 
-def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool) -> str:
+def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0) -> str:
     """Whether the claim held: a difference counts when it is twice its standard error.
 
-    Who is said to be about as good may also be a little worse: `CLOSE` of the score.
+    `widest` is the largest spread between seeds that is known of such scores. Who is said to be about as good may also
+    be a little worse: `CLOSE` of the score.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
     """
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
-    noise = 2 * math.hypot(better.error(worse), worse.error(better))
+    widest = max(widest, better.spread, worse.spread)
+    noise = 2 * math.hypot(better.error(widest), worse.error(widest))
     if claim.equal:
         noise = max(noise, CLOSE * abs(worse.mean))
     seeds = min(len(better.values), len(worse.values))

@@ -82,7 +82,7 @@ def experiment(own: Tracking) -> Experiment:
     return Experiment(
         name=own.task,
         title=own.title,
-        where="not in the paper",
+        where="",
         reduced=own.reduced,
         variants=lambda scale: variants(own.task, scale),
         claims=(

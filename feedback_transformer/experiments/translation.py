@@ -16,12 +16,13 @@ DECODERS = ("feedback", "transformer")
 PAPER = {("feedback", 1): 28.3, ("transformer", 1): 27.3, ("feedback", 6): 29.5, ("transformer", 6): 29.3}
 DEEP_ENCODER = {"encoder_layers": "12", "layer_drop": "0.1"}
 
-# On a laptop: how the pairs are prepared, and how many of them weights are chosen by and tested on (0: all).
+# On a laptop: how the pairs are prepared (docs/translation.md tells of what), and how many of them weights are chosen
+# by and tested on (0: all).
 PREPARE = {
     "multi30k": "multi30k",
-    "iwslt14-deen": "iwslt14-deen --vocab-size 4000 --max-length 100 --skip '<S_[0-9]+>'",
-    "wmt14-ende": "wmt14-ende --vocab-size 6000 --max-length 100",
-    "cnn-dailymail": "cnn-dailymail --vocab-size 6000 --source-words 120 --max-length 200",
+    "iwslt14-deen": "iwslt14-deen --from FOLDER --vocab-size 4000 --max-length 100 --skip '<S_[0-9]+>'",
+    "wmt14-ende": "wmt14-ende --from FOLDER --vocab-size 6000 --max-length 100",
+    "cnn-dailymail": "cnn-dailymail --from FOLDER --vocab-size 6000 --source-words 120 --max-length 200",
 }
 HELD_OUT = {"multi30k": (500, 0), "iwslt14-deen": (500, 1500), "wmt14-ende": (500, 1000), "cnn-dailymail": (100, 300)}
 

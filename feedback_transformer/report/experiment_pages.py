@@ -30,15 +30,15 @@ def experiment_page(experiment: Experiment, results: Path) -> str:
     file = f"feedback_transformer/experiments/{module.__name__.rpartition('.')[2]}.py"
     figure = f"![{experiment.title}]({ROOT}/results/{experiment.name}.svg)"
     command = f"    feedback-transformer reproduce {experiment.name}"
+    paper = f"\n{command} --scale paper     the published hyperparameters" if experiment.variants("paper") else ""
     parts = [
         f"# {experiment.title}",
         f"Made from [{file}]({ROOT}/{file}) and its records by `make readme`. Others: [results.md](../results.md).",
-        f"In the paper: {experiment.where}. Verdict: **{outcome.overall()}**.",
+        f"{experiment.place_in_words} Verdict: **{outcome.overall()}**.",
         module.__doc__.strip(),
         f"{command} --plan            what would be done, and its cost\n"
         f"{command} --jobs 2          what has no record yet, two runs at a time\n"
-        f"{command} --scale smoke     seconds: does it run?\n"
-        f"{command} --scale paper     the published hyperparameters",
+        f"{command} --scale smoke     seconds: does it run?{paper}",
         outcome.markdown(),
         *([figure] if any(outcome.records.values()) else []),
         "## The runs",
@@ -74,7 +74,7 @@ def verdict_table(results: Path) -> str:
     rows = [
         [
             f"[{outcome.experiment.title}](experiments/{outcome.experiment.name}.md)",
-            outcome.experiment.where,
+            outcome.experiment.place,
             f"{outcome.cost_hours():.1f}",
             outcome.overall(),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -111,10 +112,15 @@ class Outcome:
             better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
-        said = verdict(claim, better, worse, lower)
+        said = verdict(claim, better, worse, lower, self._widest(name, claim.than is not None))
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
+
+    def _widest(self, name: str, gaps: bool) -> float:
+        """The largest spread between the seeds of a variant, or of the difference of two."""
+        spreads = [score.spread for key in self.records if (score := self.score(key, name))]
+        return max(spreads, default=0.0) * (math.sqrt(2) if gaps else 1)
 
     def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
@@ -150,7 +156,7 @@ class Outcome:
             command = f"`{self.experiment.prepare_command}` and {command}"
         reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
         published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
-        told = "" if published else "The paper gives no numbers here. "
+        told = "" if published or not self.experiment.where else "The paper gives no numbers here. "
         if not any(self.records.values()):
             return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, by {command}."
         cost = f"{self.cost_hours():.1f} core-hours in all; minutes are of one core, a run."
@@ -250,14 +256,18 @@ def experiment_table(name: str, results: Path) -> str:
 
 
 def verdict_count(results: Path) -> str:
-    """One sentence on all claims of all experiments."""
+    """One sentence on the claims of the paper, and one on our own."""
     outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
-    said = [kind_of(answer.verdict) for outcome in outcomes for answer in outcome.claims()]
-    held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
-    return (
-        f"Of {len(said)} claims in {len(outcomes)} experiments, at reduced scale {held} hold, {failed} do not, "
-        f"{undecided} are not decided, and {not_run} have not been run yet."
-    )
+    sentences = []
+    for whose, own in (("of the paper", False), ("of our own", True)):
+        chosen = [outcome for outcome in outcomes if own == (not outcome.experiment.where)]
+        said = [kind_of(answer.verdict) for outcome in chosen for answer in outcome.claims()]
+        held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
+        sentences.append(
+            f"Of {len(said)} claims {whose} in {len(chosen)} experiments, at reduced scale {held} hold, {failed} do "
+            f"not, {undecided} are not decided, and {not_run} have not been run yet."
+        )
+    return " ".join(sentences)
 
 
 def draw_all(results: Path) -> None:

@@ -86,7 +86,7 @@ def page(results: Path, scale: str = "laptop") -> str:
 def markdown(results: Path, scale: str = "laptop") -> str:
     """The tables of the page."""
     outcomes = outcomes_of(results, scale)
-    rows = [[o.experiment.title, o.experiment.where, o.overall()] for o in outcomes]
+    rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
     parts = [
         f"# {TITLE}",
         f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {MEANING}",
@@ -94,7 +94,7 @@ def markdown(results: Path, scale: str = "laptop") -> str:
         markdown_table(["experiment", "in the paper", "verdict"], rows),
     ]
     for outcome in outcomes:
-        parts += [f"## {outcome.experiment.title}", f"In the paper: {outcome.experiment.where}.", outcome.markdown()]
+        parts += [f"## {outcome.experiment.title}", outcome.experiment.place_in_words, outcome.markdown()]
     for speed in speed_sections(results):
         about = f"In the paper: {speed.where}. {speed.about}"
         parts += [f"## {speed.title}", about, *(table.markdown() for table in speed.tables)]
@@ -131,7 +131,7 @@ def built(outcomes: list[Outcome]) -> str:
 def summary(outcomes: list[Outcome], speeds: list[SpeedSection]) -> str:
     """A row an experiment, and a row a benchmark."""
     told = [(outcome.experiment, badge(outcome.overall())) for outcome in outcomes]
-    rows = [[link(e.name, e.title), escape(e.where), said] for e, said in told]
+    rows = [[link(e.name, e.title), escape(e.place), said] for e, said in told]
     rows += [[link(speed.name, speed.title), escape(speed.where), "measured"] for speed in speeds]
     return table(["experiment", "in the paper", "verdict"], rows, "words")
 
@@ -142,7 +142,7 @@ def section(outcome: Outcome) -> str:
     heads, claims = outcome.claim_rows()
     parts = [
         f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
-        f'<p class="quiet">{escape(experiment.where)}. {with_code(outcome.note())}</p>',
+        f'<p class="quiet">{escape(experiment.place_in_words)} {with_code(outcome.note())}</p>',
         table(heads, [[*map(escape, row[:-1]), badge(row[-1])] for row in claims], "words"),
     ]
     if any(outcome.records.values()):

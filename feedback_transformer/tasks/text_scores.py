@@ -4,7 +4,7 @@
     tokenized_bleu   BLEU after Moses tokenisation and compound splitting, as the paper reports it
     rouge            ROUGE-1, -2 and -L (of the summary's sentences), F-measure, stemmed
 
-`pip install "feedback-transformer[translation]"` brings the libraries.
+`pip install ".[translation]"` brings the libraries.
 """
 
 from __future__ import annotations
@@ -70,6 +70,5 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise ConfigError(
-            f"this score needs the library {name.partition('.')[0]}; install it with: "
-            'pip install "feedback-transformer[translation]"'
+            f'this score needs the library {name.partition(".")[0]}; install it with: pip install ".[translation]"'
         ) from None

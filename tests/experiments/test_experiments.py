@@ -15,7 +15,7 @@ from feedback_transformer.config import parse_assignments
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Score, train_command, verdict
 from feedback_transformer.model.language_model import LanguageModel
-from feedback_transformer.presets import preset
+from feedback_transformer.presets import configured
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.training.run import RunConfig
 
@@ -48,6 +48,13 @@ def test_depth_varies_at_constant_parameters(scale: str) -> None:
     assert max(counts) / min(counts) < 1.025, "the position keys alone, which are as wide as a head, differ"
 
 
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+def test_the_layers_of_a_transformer_have_keys_and_values_of_their_own(scale: str) -> None:
+    for experiment in EXPERIMENTS.values():
+        for variant in experiment.variants(scale):
+            assert variant.run.model.core != "transformer" or not variant.run.model.shared_kv, variant.key
+
+
 def test_the_models_of_a_comparison_are_of_one_size() -> None:
     for name in ("char-ptb", "memory-composition", "single-layer"):
         counts = [parameters(variant.run) for variant in EXPERIMENTS[name].variants("laptop")]
@@ -61,7 +68,7 @@ def test_a_recorded_command_means_the_run_it_stands_for(scale: str) -> None:
             words = shlex.split(train_command(run, scale))
             seed = int(words[words.index("--seed") + 1])
             assignments = parse_assignments(word for word in words[3:] if "=" in word)
-            assert preset(words[2], scale, seed=seed).override(assignments) == run
+            assert configured(words[2], scale, seed, assignments) == run
 
 
 def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
