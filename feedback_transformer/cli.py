@@ -240,6 +240,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
         )
     held_out = getattr(task, "held_out", lambda: task)()
     if isinstance(task, Translation):
+        if options.episodes is not None or options.seed is not None:
+            raise ConfigError("--episodes and --seed are for tasks that are drawn; set test_pairs=N for fewer pairs")
         return translate.evaluate(task, model, torch.device(device), f"{run.task_name} {run.model.core}", options.json)
     if assignments and held_out == getattr(own, "held_out", lambda: own)():
         raise ConfigError(f"{', '.join(assignments)} changes nothing: {run.task_name} is scored on {held_out}")

@@ -136,7 +136,7 @@ class TrainConfig:
     finetune_steps: int = documented(0, "updates added at the end at a tenth of the rate")
     batch_size: int = documented(32, "B, the number of lanes that run side by side")
     batch_tokens: int = documented(4096, "for pairs, instead of batch_size: tokens a side of a batch, padding included")
-    accumulate: int = documented(1, "compute an update in so many parts of the batch, to need less memory")
+    accumulate: int = documented(1, "compute an update in (at most) so many parts of the batch, to need less memory")
     bptt: int = documented(64, "T, steps of a block: gradients reach back this far")
     bptt_start: int = documented(0, "block length until bptt_warmup is over; 0 means bptt from the start")
     bptt_warmup: float = documented(0.5, "the part of the steps that run with bptt_start")

@@ -78,7 +78,8 @@ examples:
 All contenders take turns in one run and the best of several counts, because a machine is never quite idle. Public
 implementations take part when they are installed:
   pip install --no-deps feedback-transformer-pytorch einops labml-nn
-A whole benchmark replaces its record in results/; a part of one (--quick, --shapes, ..) goes beside it (--out says where).
+A whole benchmark replaces its record in results/, a part of one (--quick, --shapes, ..) goes beside it; --out tells
+where else.
 """
 
 PREPARE_HELP = """\

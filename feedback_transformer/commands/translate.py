@@ -25,7 +25,7 @@ from feedback_transformer.config import ConfigError, override, parse_assignments
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling
 from feedback_transformer.tasks.text_scores import bleu, rouge, tokenized_bleu
-from feedback_transformer.tasks.translation import Translation
+from feedback_transformer.tasks.translation import TOKENIZATIONS, Translation
 from feedback_transformer.training.averaging import average
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.loading import load_run, take_corpus
@@ -37,11 +37,18 @@ SEARCHED = ("beam", "length_penalty", "block_ngrams", "shortest", "length_ratio"
 FILE_LINES = 32  # read at a time from a file; from a pipe or a person one line is answered before the next is read
 DEFAULT_GRID = {"length_penalty": "0,0.4,0.8,1.2,1.6"}
 
+EXAMPLES = {
+    "translate": """\
+  echo "A dog runs." | feedback-transformer translate runs/multi30k-feedback-laptop-0
+  feedback-transformer translate runs/m30k --input test.en --output test.de beam=5 length_penalty=0.6
+  feedback-transformer translate runs/m30k/average.safetensors --temperature 0.8 --seed 1 < test.en""",
+    "summarize": """\
+  feedback-transformer summarize runs/cnn-dailymail-feedback-laptop-0 --input articles.txt
+  feedback-transformer summarize runs/cnn --input articles.txt --output short.txt block_ngrams=3 shortest=30""",
+}
 TRANSLATE_HELP = """\
 examples:
-  echo "A dog runs." | feedback-transformer {name} runs/multi30k-feedback-laptop-0
-  feedback-transformer {name} runs/m30k --input test.en --output test.de beam=5 length_penalty=0.6
-  feedback-transformer {name} runs/m30k/average.safetensors --temperature 0.8 --seed 1 < test.en
+{examples}
 
 A line in, a line out, at once; an empty line stays empty. How targets are looked for can be set by field=value: beam,
 length_penalty, block_ngrams, shortest, length_ratio, extra_length. What `tune` found is taken where nothing is said.
@@ -66,14 +73,15 @@ examples:
   feedback-transformer score translated.de reference.de --language de
   feedback-transformer score summaries.txt references.txt --measure rouge
 
-BLEU by sacrebleu, with its signature, and the tokenised BLEU with compounds split that the paper reports.
+BLEU by sacrebleu, with its signature, and the tokenised BLEU with compounds split that the paper reports. For ROUGE a
+line is one sentence; `evaluate` knows the sentences of a summary, and its ROUGE-L is over them.
 """
 
 
 def add_commands(add: Callable[..., Any]) -> None:
     """The commands, for whoever mounts them."""
     for name, summary in (("translate", "translate"), ("summarize", "summarize articles,")):
-        help_text = TRANSLATE_HELP.format(name=name)
+        help_text = TRANSLATE_HELP.format(examples=EXAMPLES[name])
         sub = add(name, run_translate, f"{summary} line by line with a trained model", help_text)
         sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
         sub.add_argument("overrides", nargs="*", metavar="field=value", help="how targets are looked for")
@@ -99,7 +107,12 @@ def add_commands(add: Callable[..., Any]) -> None:
     sub.add_argument("hypotheses", type=Path, help="what was written, a line each")
     sub.add_argument("references", type=Path, help="what should have been")
     sub.add_argument("--measure", choices=("bleu", "rouge"), default="bleu", help="bleu or rouge (bleu)")
-    sub.add_argument("--tokenization", default="13a", help="sacrebleu's (13a); none for text that is tokenised")
+    sub.add_argument(
+        "--tokenization",
+        choices=TOKENIZATIONS,
+        default="13a",
+        help="sacrebleu's (13a); none for text that is tokenised",
+    )
     sub.add_argument("--language", default="en", help="of the text, for tokenised BLEU (en)")
 
 
@@ -131,6 +144,10 @@ def run_translate(options: argparse.Namespace) -> int:
     run, _, model = load_translation(options.checkpoint, device, take_corpus(assignments))
     task = override(tuned(run, options.checkpoint).task, assignments)
     assert isinstance(task, Translation)
+    if options.output is not None and options.input is not None and options.output.resolve() == options.input.resolve():
+        raise ConfigError(f"--output {options.output} is also the input, and would be emptied; choose another file")
+    if options.temperature is None and (options.top_k or options.top_p != 1):
+        raise ConfigError("--top-k and --top-p are for drawing; give --temperature too, as --temperature 1")
     search, draw = task.search(), None
     if options.temperature is not None:
         sampling = Sampling(options.temperature, options.top_k, options.top_p)
@@ -220,6 +237,8 @@ def run_score(options: argparse.Namespace) -> int:
             f"{options.hypotheses} has {len(written):,} lines and {options.references} has {len(wanted):,}; "
             "a line is scored against the same line of the other"
         )
+    if not written:
+        raise DataError(f"{options.hypotheses} has no lines; there is nothing to score")
     if options.measure == "rouge":
         print(", ".join(show_score(*item) for item in rouge(written, wanted).items()))
         return 0

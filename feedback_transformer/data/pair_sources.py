@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
+from typing import TextIO
 
 from feedback_transformer.config import nearest
 from feedback_transformer.data.corpora import SPLITS, Archive, DataError
@@ -240,17 +241,21 @@ def check_aligned(source: Path, target: Path, source_name: str, target_name: str
 def read_lines(path: Path) -> Iterator[str]:
     """Lines with single spaces between words. Only a newline ends a line, whatever else Unicode calls a line's end."""
     with open(path, encoding="utf-8", newline="\n") as file:
-        try:
-            for line in file:
-                yield " ".join(line.removeprefix("\ufeff").split())
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+        for line in _decoded(file, str(path)):
+            yield " ".join(line.removeprefix("\ufeff").split())
+
+
+def _decoded(file: TextIO, name: str) -> Iterator[str]:
+    try:
+        yield from file
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name} is not UTF-8 ({error.reason}); convert the file to UTF-8") from None
 
 
 def read_articles(path: Path, name: str) -> Iterator[Pair]:
     """Articles and summaries; a summary is a list of sentences, or a text."""
     with open(path, encoding="utf-8", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(_decoded(file, name), start=1):
             try:
                 entry = json.loads(line)
                 article, summary = entry["article"], entry["summary"]

@@ -76,16 +76,19 @@ class Ways:
 
     def __init__(self, grid: Grid, copies: int) -> None:
         self.grid = grid
-        self.known = [-1] * copies  # the version of a copy's world that its distances are of
+        self.known = np.full((copies, 2), -1)  # which of a copy's worlds its distances are of
         self.distance = np.zeros((copies, len(grid.table)), np.int32)
 
     def first_actions(self, tables: Ints, places: Ints, goals: Ints, version: Ints) -> Ints:
-        """The first action [B] of a shortest way from each place to its goal cell; tables [B or 1, places, actions]."""
+        """The first action [B] of a shortest way from each place to its goal cell; tables [B or 1, places, actions].
+
+        `version` [B, 2] tells worlds apart.
+        """
         tables = np.broadcast_to(tables, (len(places), *self.grid.table.shape))
-        rows = (version != np.array(self.known)).nonzero()[0]
+        rows = (version != self.known).any(axis=1).nonzero()[0]
         if len(rows):
             self.distance[rows] = distances(self.grid, tables[rows], goals[rows])
-            self.known = version.tolist()
+            self.known = version
         copies = np.arange(len(places))
         return self.distance[copies[:, None], tables[copies, places]].argmin(axis=1)
 

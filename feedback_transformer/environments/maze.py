@@ -110,7 +110,7 @@ class MazeWorld(World):
 
     def oracle(self) -> Ints:
         goals = self.objects[np.arange(len(self.target)), self.target]
-        return self.ways.first_actions(self.tables, self.place, goals, self.drawn)
+        return self.ways.first_actions(self.tables, self.place, goals, self.version)
 
     def scene(self, row: int) -> Scene:
         size = self.rules.size

@@ -89,7 +89,7 @@ class WaterMazeWorld(World):
         return np.stack([names[copies, place], names[copies, goal], sight], axis=1)
 
     def oracle(self) -> Ints:
-        return self.ways.first_actions(self.grid.table[None], self.place, self.goal, self.drawn)
+        return self.ways.first_actions(self.grid.table[None], self.place, self.goal, self.version)
 
     def scene(self, row: int) -> Scene:
         size = self.rules.size

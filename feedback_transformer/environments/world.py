@@ -90,6 +90,11 @@ class World(ABC):
         """A whole number from 0 to limit - 1 each: [rows]."""
         return (self.draw(rows, 1)[:, 0] * limit).astype(np.int64)
 
+    @property
+    def version(self) -> Ints:
+        """[B, 2]: which stream of random numbers, and how far on: copies where these are equal are equal."""
+        return np.stack([self.keys, self.drawn], axis=1)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """All that changes, to be saved; `load` takes it back."""
         return {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from feedback_transformer.config import TrainConfig
+from feedback_transformer.data.pairs import ROWS
 from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.run import RunConfig
@@ -68,7 +69,8 @@ def small_trainer(run: RunConfig) -> tuple[Trainer, float]:
     tokens = WORK / sum(parameter.numel() for parameter in model.parameters())
     del model
     if isinstance(run.task, PairTask):
-        size = int(min(run.train.batch_tokens, max(512, tokens)))
+        longest = run.task.training_pairs(run.train.train_episodes, run.seed, 0).longest.max()
+        size = int(min(run.train.batch_tokens, max(ROWS * longest, tokens)))
         train, share = replace(probe.train, batch_tokens=size), size / run.train.batch_tokens
     else:
         rows = int(min(run.train.batch_size, max(1, tokens / run.train.bptt)))

@@ -23,7 +23,7 @@ from feedback_transformer.training.run import RunConfig
 
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
-CLOSE = 0.005
+CLOSE = 0.02  # of a score: what is about as good, and less than what one seed can tell
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,9 @@ class Claim:
     equal: bool = False
     score: str = ""  # by which they are compared; the experiment's first, if none is named
     than: tuple[str, str] | None = None
+
+    def compared(self) -> set[str]:
+        return {self.better, self.worse, *(self.than or ())}
 
 
 @dataclass(frozen=True)
@@ -163,11 +166,14 @@ class Score:
         return spread / math.sqrt(len(self.values))
 
 
-def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0) -> str:
+def verdict(
+    claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0, level: float | None = None
+) -> str:
     """Whether the claim held: a difference counts when it is twice its standard error.
 
-    `widest` is the largest spread between seeds that is known of such scores. Who is said to be about as good may also
-    be a little worse: `CLOSE` of the score.
+    `widest` is the largest spread between seeds that is known of such scores. Two that are said to be about as good may
+    differ by `CLOSE` of the score (of `level`, where the two are differences of scores), their noise included; single
+    seeds must differ by more than that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
@@ -175,14 +181,15 @@ def verdict(claim: Claim, better: Score, worse: Score, lower_is_better: bool, wi
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
     widest = max(widest, better.spread, worse.spread)
     noise = 2 * math.hypot(better.error(widest), worse.error(widest))
-    if claim.equal:
-        noise = max(noise, CLOSE * abs(worse.mean))
+    close = CLOSE * abs(worse.mean if level is None else level)
     seeds = min(len(better.values), len(worse.values))
-    apart = abs(gain) > noise
-    if claim.equal:
-        answer = "does not hold" if apart else "holds"
-        answer += f": {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}" if apart else ""
-    elif not apart:
+    if not math.isfinite(gain):
+        return "not decided: a score is not a number"
+    if claim.equal and abs(gain) - noise > close:
+        answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
+    elif claim.equal and abs(gain) + noise <= close:
+        answer = "holds"
+    elif claim.equal or abs(gain) <= (noise if seeds > 1 else max(noise, close)):
         answer = "not decided: within the noise"
     else:
         answer = "holds" if gain > 0 else "does not hold"

@@ -19,6 +19,7 @@ BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores 
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
+ONE_SEED = "(one seed)"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
 
@@ -88,39 +89,43 @@ class Outcome:
     def _beside(self) -> dict[str, str]:
         """The other scores that its records have, where the experiment does not say which it wants."""
         tests = [record["test"] for records in self.records.values() for record in records]
-        others = {} if self.experiment.scores else BESIDE
+        others = {name: title for name, title in BESIDE.items() if name not in self.scores}
         return {name: title for name, title in others.items() if tests and all(name in test for test in tests)}
 
     def gap(self, better: str, worse: str) -> Score | None:
         """By how much one variant is better than another, seed by seed."""
-        scores = [self.score(better), self.score(worse)]
-        if scores[0] is None or scores[1] is None:
-            return None
         sign = -1 if self.lower_is_better else 1
-        return Score(tuple(sign * (a - b) for a, b in zip(scores[0].values, scores[1].values, strict=False)))
+        first, second = (
+            {record["run"]["seed"]: record["test"][self.metric] for record in self.records.get(key, [])}
+            for key in (better, worse)
+        )
+        values = tuple(sign * (first[seed] - second[seed]) for seed in first if seed in second)
+        return Score(values) if values else None
 
     def claims(self) -> list[Answer]:
-        """The paper's claims, and whether they held."""
-        return [self._answer(claim) for claim in self.experiment.claims]
+        """The paper's claims, and whether they held; those that this scale has the runs for."""
+        keys = {variant.key for variant in self.variants}
+        return [self._answer(claim) for claim in self.experiment.claims if claim.compared() <= keys]
 
     def _answer(self, claim: Claim) -> Answer:
         name = claim.score or self.metric
         paper = self._published(claim, name)
         better, worse = self.score(claim.better, name), self.score(claim.worse, name)
-        lower = self.lower_is_better
+        lower, widest = self.lower_is_better, self._widest(name)
+        level = None if worse is None else worse.mean
         if claim.than is not None:
             better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
+            widest *= math.sqrt(2)
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
-        said = verdict(claim, better, worse, lower, self._widest(name, claim.than is not None))
+        said = verdict(claim, better, worse, lower, widest, level)
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
 
-    def _widest(self, name: str, gaps: bool) -> float:
-        """The largest spread between the seeds of a variant, or of the difference of two."""
-        spreads = [score.spread for key in self.records if (score := self.score(key, name))]
-        return max(spreads, default=0.0) * (math.sqrt(2) if gaps else 1)
+    def _widest(self, name: str) -> float:
+        """The largest spread between the seeds of a variant."""
+        return max((score.spread for key in self.records if (score := self.score(key, name))), default=0.0)
 
     def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
@@ -140,13 +145,16 @@ class Outcome:
 
     def overall(self) -> str:
         """One verdict for all claims, or how many there are of each."""
-        said = [kind_of(answer.verdict) for answer in self.claims()]
+        answers = [answer.verdict for answer in self.claims()]
+        said = [kind_of(answer) for answer in answers]
         kinds = [kind for kind in VERDICTS if kind in said]
+        seeds = "; one seed" if answers and all(ONE_SEED in a or a == "not run" for a in answers) else ""
         reduced = " reduced" if self.scale != "paper" else ""
         if len(kinds) == 1:
-            return kinds[0] + (reduced if kinds == ["holds"] else "")
+            return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
         words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}
-        return ", ".join(f"{said.count(kind)} {words[kind]}{reduced if kind == 'holds' else ''}" for kind in kinds)
+        counts = (f"{said.count(kind)} {words[kind]}{reduced if kind == 'holds' else ''}" for kind in kinds)
+        return ", ".join(counts) + seeds if kinds else "no claim at this scale"
 
     def note(self) -> str:
         """What was reduced, what it cost, and the command that makes it again."""
@@ -261,11 +269,13 @@ def verdict_count(results: Path) -> str:
     sentences = []
     for whose, own in (("of the paper", False), ("of our own", True)):
         chosen = [outcome for outcome in outcomes if own == (not outcome.experiment.where)]
-        said = [kind_of(answer.verdict) for outcome in chosen for answer in outcome.claims()]
+        answers = [answer.verdict for outcome in chosen for answer in outcome.claims()]
+        said, single = [kind_of(answer) for answer in answers], sum(ONE_SEED in answer for answer in answers)
         held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
         sentences.append(
             f"Of {len(said)} claims {whose} in {len(chosen)} experiments, at reduced scale {held} hold, {failed} do "
-            f"not, {undecided} are not decided, and {not_run} have not been run yet."
+            f"not, {undecided} are not decided, and {not_run} have not been run yet; {single} of these "
+            "verdicts rest on one seed."
         )
     return " ".join(sentences)
 

@@ -4,7 +4,7 @@
     tokenized_bleu   BLEU after Moses tokenisation and compound splitting, as the paper reports it
     rouge            ROUGE-1, -2 and -L (of the summary's sentences), F-measure, stemmed
 
-`pip install ".[translation]"` brings the libraries.
+The extra `translation` brings the libraries.
 """
 
 from __future__ import annotations
@@ -70,5 +70,6 @@ def _library(name: str) -> Any:
         return import_module(name)
     except ImportError:
         raise ConfigError(
-            f'this score needs the library {name.partition(".")[0]}; install it with: pip install ".[translation]"'
+            "this score needs libraries that are not installed; install them with: pip install sacrebleu sacremoses "
+            "rouge-score"
         ) from None

@@ -46,5 +46,6 @@ def average(folder: Path, count: int, out: Path) -> list[Path]:
             sums[name] = sums.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor
     assert meta is not None
     means = {name: (total / count).to(tensors[name].dtype) for name, total in sums.items()}
+    out.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.save(out, means, {**meta, "averaged": [path.name for path in paths[-count:]]})
     return paths[-count:]

@@ -48,8 +48,8 @@ class Team:
         """This process's part of a global batch, in so many parts again."""
         if len(rows) < self.size * parts:
             raise ConfigError(
-                f"a batch of {len(rows)} rows is too small for accumulate = {parts} on {self.size} processes; raise "
-                "batch_tokens, or lower accumulate"
+                f"a batch of {len(rows)} rows is too small for {parts} parts on {self.size} processes; raise "
+                "batch_tokens, or use fewer processes"
             )
         return rows.tensor_split(self.size)[self.rank].tensor_split(parts)
 

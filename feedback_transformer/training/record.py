@@ -13,6 +13,8 @@ from typing import Any
 import numpy
 import torch
 
+from feedback_transformer.config import ConfigError
+
 
 def environment(device: torch.device) -> dict[str, Any]:
     """Hardware and versions, so that a number can be placed."""
@@ -34,7 +36,10 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def read_record(path: Path) -> dict[str, Any]:
     """A record, as JSON holds it."""
-    return json.loads(path.read_text())
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is no record ({error}); fetch it again, or remove it") from None
 
 
 def signature_of(task: Any) -> dict[str, str]:

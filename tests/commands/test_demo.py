@@ -23,7 +23,7 @@ def test_the_demo_trains_shows_and_remembers(tmp_path: Path, capfd: pytest.Captu
     result = json.loads((tmp_path / "demo" / "result.json").read_text())
     assert set(result) == {"feedback", "transformer", "lstm"}
     runs = [dict(record["run"]) for record in result.values()]
-    settings = [{**run, "model": {**run["model"], "core": ""}} for run in runs]
+    settings = [{**run, "model": {**run["model"], "core": "", "shared_kv": False}} for run in runs]
     assert settings[0] == settings[1] == settings[2], "every model gets the same settings"
     assert len({record["tokens"] for record in result.values()}) == 1, "and the same tokens"
     for name in ("learning.png", "walk.png"):

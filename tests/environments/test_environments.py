@@ -68,10 +68,28 @@ def test_the_last_observation_of_an_episode_is_not_lost(environment: Environment
     envs = BatchedEnv(environment, 3)
     envs.reset(seed=5)
     for _ in range(environment.limit):
-        seen, _, terminated, truncated, info = envs.step(np.full(3, FORWARD))
+        _, _, terminated, truncated, info = envs.step(np.full(3, FORWARD))
     assert (terminated | truncated).all()
     assert info["_final_obs"].all()
-    assert info["final_obs"].shape == seen.shape
+    for copy in range(3):
+        alone = SingleEnv(environment)
+        alone.reset(seed=5 + copy)
+        for _ in range(environment.limit):
+            seen = alone.step(FORWARD)[0]
+        assert tuple(info["final_obs"][copy]) == tuple(seen)
+
+
+@pytest.mark.parametrize("environment", [Maze(), WaterMaze()], ids=str)
+def test_the_oracle_knows_the_world_of_a_new_seed(environment: Environment) -> None:
+    env, fresh = SingleEnv(environment), SingleEnv(environment)
+    env.reset(seed=0)
+    env.world.oracle()
+    env.reset(seed=1)
+    fresh.reset(seed=1)
+    for _ in range(30):
+        assert env.world.oracle().tolist() == fresh.world.oracle().tolist()
+        env.step(int(env.world.oracle()[0]))
+        fresh.step(int(fresh.world.oracle()[0]))
 
 
 @pytest.mark.parametrize("environment", SMALL, ids=str)

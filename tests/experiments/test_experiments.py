@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import xml.etree.ElementTree
 from pathlib import Path
@@ -30,7 +31,7 @@ def parameters(run: RunConfig, vocabulary: int = 50) -> int:
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_claims_are_about_variants_that_are_run(experiment: Experiment) -> None:
     keys = {variant.key for variant in experiment.variants("laptop")}
-    assert {key for claim in experiment.claims for key in (claim.better, claim.worse, *(claim.than or ()))} <= keys
+    assert set().union(*(claim.compared() for claim in experiment.claims)) <= keys
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
@@ -78,12 +79,16 @@ def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
     assert verdict(claim, high, low, lower_is_better=True) == "does not hold"
     assert verdict(claim, high, low, lower_is_better=False) == "holds"
     assert verdict(claim, low, wide, lower_is_better=True) == "not decided: within the noise"
-    assert verdict(same, low, wide, lower_is_better=True) == "holds"
+    assert verdict(same, low, wide, lower_is_better=True) == "not decided: within the noise", "noise proves nothing"
     assert verdict(same, high, low, lower_is_better=True) == "does not hold: worse by 0.4"
     assert verdict(claim, Score((1.0,)), high, lower_is_better=True) == "holds (one seed)"
     assert verdict(claim, Score((1.0,)), Score((1.01, 1.02, 1.0)), True) == "not decided: within the noise (one seed)"
     near = Score((1.002, 1.0021, 1.0019))
-    assert verdict(same, near, Score((1.0, 1.0001, 0.9999)), lower_is_better=True) == "holds", "within half a percent"
+    assert verdict(same, near, Score((1.0, 1.0001, 0.9999)), lower_is_better=True) == "holds", "within two percent"
+    assert verdict(same, Score((0.0, 1.0, 1.0)), Score((1.0, 1.0, 1.0)), False).startswith("not decided")
+    assert verdict(claim, Score((30.0,)), Score((29.9,)), False) == "not decided: within the noise (one seed)"
+    assert verdict(claim, Score((30.0,)), Score((29.0,)), False, widest=1.0).startswith("not decided")
+    assert verdict(claim, Score((math.nan,)), Score((1.0,)), False) == "not decided: a score is not a number"
 
 
 @pytest.fixture

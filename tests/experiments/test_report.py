@@ -77,7 +77,7 @@ def test_the_papers_numbers_stand_beside_ours_also_where_nothing_was_run(tmp_pat
 def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
     make_record(tmp_path, "ptb-char/feedback-seed-0", 1.25)
     make_record(tmp_path, "ptb-char/transformer-seed-0", 1.5)
-    assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run"
+    assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run; one seed"
     assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).overall() == "not run"
 
 

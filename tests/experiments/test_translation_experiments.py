@@ -59,4 +59,4 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
     header, rows = outcome.rows()
     assert [row[header.index("words/s")] for row in rows] == ["612", "-", "-", "612"] * 2
     assert main(["reproduce", "iwslt", "--plan", "--results", str(tmp_path)]) == 0
-    assert "Data: feedback-transformer prepare iwslt14-deen --vocab-size 4000" in capsys.readouterr().out
+    assert "Data: feedback-transformer prepare iwslt14-deen --from FOLDER --vocab-size 4000" in capsys.readouterr().out
