@@ -253,9 +253,9 @@ class Trainer:
 
     def _forward_backward(self, rows: list[Tensor], begins: bool) -> tuple[float, int, int]:
         """Gradients of the mean loss over all labels (the last rows); the loss, how many right, how many asked."""
-        team, labels = self.team, rows[-1]
+        team, labels, total, right = self.team, rows[-1], 0.0, 0
+        asked = int((labels != NO_LABEL).sum())
         parts = max(1, min(self.run.train.accumulate, len(labels) // team.size))  # a batch of long pairs has few rows
-        asked, total, right = int((labels != NO_LABEL).sum()), 0.0, 0
         own = [[part.to(self.device) for part in team.share(some, parts)] for some in rows]
         for part, some in enumerate(zip(*own, strict=True)):
             memory = None if begins else self.memories[part]
@@ -324,15 +324,13 @@ class Trainer:
         }
         progress.curve.append(point)
         self.losses = []
-        if self.board is not None:
-            for name, number in point.items():
-                self.board.add_scalar(name, number, progress.step)
+        for name, number in point.items() if self.board is not None else ():
+            self.board.add_scalar(name, number, progress.step)
         if better:
             self.save("best")
-        # Before `last`: a run that is killed in between comes by here again.
         if (count := self.run.train.keep_checkpoints) and self.team.leads:
             keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
-        self.save("last")
+        self.save("last")  # after the others: a run that is killed in between comes by here again
         self.write_record(finished=False)
 
     def curve_extras(self) -> dict[str, float]:

@@ -135,7 +135,7 @@ def test_an_empty_source_gives_an_empty_target(tmp_path: Path) -> None:
 
 def test_a_score_without_its_library_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
-    with pytest.raises(ConfigError, match=r"needs the library sacrebleu; install it with: .*\[translation\]"):
+    with pytest.raises(ConfigError, match="install them with: pip install sacrebleu"):
         bleu(["a"], ["a"])
 
 
