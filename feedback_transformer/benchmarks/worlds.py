@@ -94,8 +94,8 @@ def learning(scale: str, core: str, fields: dict[str, int]) -> tuple[Callable[[]
     """
     from feedback_transformer.training.a2c import ActorCritic
 
-    run: RunConfig = preset("maze", scale)
-    run = replace(run, model=replace(run.model, core=core), train=replace(run.train, **fields))  # type: ignore[arg-type]
+    run: RunConfig = preset("maze", scale, core)
+    run = replace(run, train=replace(run.train, **fields))  # type: ignore[arg-type]
     trainer = ActorCritic(run, Path(), torch.device("cpu"))
     assert isinstance(run.task, Environment)
     updates = max(1, run.task.limit // run.train.bptt)

@@ -29,7 +29,12 @@ def world_tables(record: dict[str, Any]) -> list[Table]:
         for core in dict.fromkeys(row["contender"] for row in record["learning"])
     ]
     bounds = [
-        [row["task"], row["preset"], f"{row['oracle']:.2f} ± {row['oracle_spread']:.2f}", f"{row['chance']:.2f}"]
+        [
+            row["task"],
+            row["preset"],
+            f"{row['oracle']:.2f} ± {row['oracle_spread']:.2f}",
+            f"{round(row['chance'], 2) + 0.0:.2f}",
+        ]
         for row in record["bounds"]
     ]
     return [
