@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -336,6 +338,15 @@ def test_a_film_that_cannot_be_is_a_sentence(
 ) -> None:
     assert main(["watch", str(trained), *words]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="no ffmpeg here")
+def test_an_mp4_has_a_picture_a_step(trained: Path, tmp_path: Path) -> None:
+    film = tmp_path / "film.mp4"
+    assert main(["watch", str(trained), "--out", str(film), "--steps", "3"]) == 0
+    words = ["ffprobe", "-v", "error", "-show_entries", "stream=nb_frames", "-of", "csv=p=0", str(film)]
+    frames = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    assert 2 <= frames <= 4, "the first and one a step, of an episode that may end before"
 
 
 def test_an_mp4_without_ffmpeg_is_a_sentence(
