@@ -7,16 +7,20 @@ from feedback_transformer.environments.settings import PAPER_LSTMS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
-LENGTHS = {"smoke": (3,), "laptop": (30, 100), "paper": (100,)}
-MEMORIES = {"smoke": (2, 4), "laptop": (2, 4, 8, 16, 32, 64), "paper": (1, 2, 5, 10, 20, 50, 100, 200)}
+# The memory sizes of a corridor's length, some below it and some above.
+MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
+    "smoke": {3: (2, 4)},
+    "laptop": {30: (2, 4, 8, 16, 32, 64), 100: (4, 16, 64, 128)},
+    "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
+}
 
 
 def corridor_variants(scale: str) -> list[Variant]:
     return [
         corridor_variant(scale, core, length, memory)
-        for length in LENGTHS[scale]
+        for length, memories in MEMORIES[scale].items()
         for core in ("feedback", "transformer")
-        for memory in MEMORIES[scale]
+        for memory in memories
     ]
 
 
