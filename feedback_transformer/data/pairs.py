@@ -225,8 +225,12 @@ class Pairs:
         return found
 
     def fingerprints(self) -> dict[str, str]:
-        """Of the vocabulary and of the text: what must be the same wherever the pairs lie."""
-        text = "".join(str(self.description["splits"][split]["sha256"]) for split in SPLITS)
+        """Of the vocabulary and of the text: what must be the same wherever the pairs lie.
+
+        The text is what was read, and how much of it is left: which pairs are too long is a choice.
+        """
+        told, parts = self.description["splits"], ("sha256", "pairs", "source_tokens", "target_tokens")
+        text = "".join(str(told[split][part]) for split in SPLITS for part in parts)
         tokenizer = self.vocabulary.tokenizer.to_str()
         return {
             name: sha256(of.encode()).hexdigest()[:16] for name, of in {"vocabulary": tokenizer, "text": text}.items()

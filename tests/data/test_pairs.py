@@ -84,6 +84,15 @@ def test_what_is_left_out_is_counted_by_reason_and_told(tmp_path: Path, capsys: 
     assert "holds pairs with max_length = 200, not 100" in capsys.readouterr().err
 
 
+def test_pairs_of_which_others_are_left_are_another_text(tmp_path: Path) -> None:
+    files = write_pairs(tmp_path)
+    folders = ((tmp_path / name, length) for name, length in (("one", 200), ("two", 200), ("short", 5)))
+    prints = [prepare_pairs("pairs", f, files, vocab_size=300, max_length=n).fingerprints() for f, n in folders]
+    assert prints[0] == prints[1]
+    assert prints[0]["text"] != prints[2]["text"]
+    assert prints[0]["vocabulary"] == prints[2]["vocabulary"]
+
+
 def test_a_line_ends_only_at_a_newline(tmp_path: Path) -> None:
     """Corpora have other line ends inside their lines, which would shift every pair behind them."""
     source, target = write_pairs(tmp_path)
