@@ -98,6 +98,8 @@ def test_tuning_keeps_the_best_decoding_for_later(
 def test_checkpoints_are_averaged(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["average", str(trained), "--last", "2"]) == 0
     assert "is the mean of step-00000002, step-00000004" in capsys.readouterr().out
+    assert main(["average", str(trained), "--last", "2", "--out", str(trained / "deep" / "mean.safetensors")]) == 0
+    assert (trained / "deep" / "mean.safetensors").exists()
     assert main(["average", str(trained), "--last", "3"]) == 2
     assert "keeps 2 checkpoints of evaluations, not 3" in capsys.readouterr().err
 
@@ -118,12 +120,17 @@ def test_files_are_scored_line_by_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_mistake_is_a_sentence(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    toy = tmp_path / "toy"
+    toy, empty = tmp_path / "toy", tmp_path / "empty"
+    empty.write_text("")
     assert main(["train", "copy-pairs", "--preset", "smoke", "steps=1", "--quiet", "--out", str(toy)]) == 0
     for arguments, sentence in {
         ("translate", str(toy)): "is a model of copy-pairs, which has no text to translate",
         ("translate", str(trained), "beam=0"): "beam = 0 must be 1 or more",
         ("translate", str(trained), "--input", str(tmp_path / "none")): "cannot open",
+        ("translate", str(trained), "--input", str(empty), "--output", str(empty)): "is also the input",
+        ("translate", str(trained), "--top-k", "3"): "--top-k and --top-p are for drawing; give --temperature too",
+        ("evaluate", str(trained), "--episodes", "3"): "set test_pairs=N for fewer pairs",
+        ("score", str(empty), str(empty)): "has no lines; there is nothing to score",
         ("train", "pairs"): "Translation.data is not set",
         ("train", "pairs", "data=nowhere"): "nowhere holds no prepared pairs",
         ("train", "multi30k", "--preset", "paper"): "the paper has no experiment on multi30k",

@@ -116,17 +116,22 @@ def test_known_corpora_are_found_by_their_files(tmp_path: Path) -> None:
 
 
 def test_articles_are_cut_and_summaries_keep_their_sentences(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
     for name in ("train", "val", "test"):
         entries = [{"article": "word " * n, "summary": [f"first {n} .", "second ."]} for n in range(1, 12)]
         text = "".join(json.dumps(entry) + "\n" for entry in entries)
-        (tmp_path / f"{name}.a400.jsonl").write_text(text, encoding="utf-8")
-    pairs = prepare_pairs("cnn-dailymail", tmp_path / "data", [tmp_path], vocab_size=300, source_words=5)
+        (files / f"{name}.a400.jsonl").write_text(text, encoding="utf-8")
+    pairs = prepare_pairs("cnn-dailymail", tmp_path / "data", [files], vocab_size=300, source_words=5)
     assert pairs.description["splits"]["test"]["cut"] == 6
     assert pairs.test.texts[10] == ("word word word word word", "first 11 .\nsecond .")
     assert pairs.vocabulary.decode(pairs.test.target[10]) == "first 11 .\nsecond ."
-    (tmp_path / "val.a400.jsonl").write_text('{"article": "x"}\n', encoding="utf-8")
+    (files / "val.a400.jsonl").write_text('{"article": "x"}\n', encoding="utf-8")
     with pytest.raises(DataError, match="line 1 is not a JSON object with `article` and `summary`"):
-        prepare_pairs("cnn-dailymail", tmp_path / "other", [tmp_path])
+        prepare_pairs("cnn-dailymail", tmp_path / "other", [files])
+    (files / "val.a400.jsonl").write_bytes(b'{"article": "\xff"}\n')
+    with pytest.raises(DataError, match="is not UTF-8"):
+        prepare_pairs("cnn-dailymail", tmp_path / "other", [files])
 
 
 @pytest.mark.parametrize(

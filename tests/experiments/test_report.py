@@ -98,6 +98,13 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest
     assert "is not a folder" in capsys.readouterr().err
 
 
+def test_a_truncated_record_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ptb-char").mkdir()
+    (tmp_path / "ptb-char" / "feedback-seed-0.json").write_text('{"run"')
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert "feedback-seed-0.json is no record" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5)])
 def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
     marks = ticks(low, high)
