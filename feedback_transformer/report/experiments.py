@@ -61,7 +61,8 @@ class Outcome:
         elsewhere = self.experiment.elsewhere
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
-        header = ["model", "parameters", "tokens", "minutes", "seeds", *(f"test {s}{reduced}" for s in self.scores)]
+        header = ["model", "parameters", "tokens", "minutes", "seeds"]
+        header += [f"test {name.replace('_', ' ')}{reduced}" for name in self.scores]
         header += self._beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
@@ -202,7 +203,7 @@ class Outcome:
             xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
             lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
         unit = next((self.records[v.key][0].get("unit", "tokens") for v in known), "tokens")
-        return line_chart(lines, f"training {unit} (millions)", f"validation {self.metric}")
+        return line_chart(lines, f"training {unit} (millions)", f"validation {self.metric.replace('_', ' ')}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
         rows = [Row(v.label, colours[v.key], [r["test"][self.metric] for r in self.records[v.key]]) for v in known]
