@@ -49,7 +49,7 @@ LAPTOP_MODEL = ModelConfig(
     scale_residuals=False,
 )
 LAPTOP_TRAIN = ActConfig(
-    steps=1_600,
+    steps=800,
     batch_size=128,
     bptt=50,
     learning_rate=1e-3,
@@ -57,8 +57,8 @@ LAPTOP_TRAIN = ActConfig(
     schedule="linear",
     adam_beta2=0.98,
     gradient_clip=0.5,
-    entropy_cost=1e-2,
-    eval_every=100,
+    entropy_cost=1e-3,
+    eval_every=50,
     validation_episodes=128,
     test_episodes=512,
 )
