@@ -67,6 +67,7 @@ class ModelConfig:
     position_slopes: tuple[float, ...] = documented(
         (), "adds a learned bias per head over distance, starting at -slope * distance; one slope a head"
     )
+    position_reach: int = documented(0, "distances beyond this are told apart no more; 0 means all in the window are")
     adaptive_span: bool = documented(False, "each head learns how far back it looks, up to memory_size")
     span_ramp: int = documented(32, "R, the steps over which a span fades out")
     tie_weights: bool = documented(False, "a language model's output layer uses the embeddings' weights")
@@ -100,7 +101,7 @@ class ModelConfig:
         _one_of(self, "source_positions", SOURCE_POSITIONS)
         for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp"):
             _at_least(self, name, 1)
-        for name in ("encoder_layers", "source_reach"):
+        for name in ("encoder_layers", "source_reach", "position_reach"):
             _at_least(self, name, 0)
         for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
             _within(self, name, 0.0, 1.0)

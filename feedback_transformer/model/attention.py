@@ -21,16 +21,30 @@ def split_heads(x: Tensor, num_heads: int) -> Tensor:
 class RelativePosition(nn.Module):
     """What a distance alone adds to the score: q . p_d, and optionally a learned bias b_{h,d}.
 
-    One table for all heads and layers. Columns are in slot order: column S - d belongs to a memory d steps back.
+    One table for all heads and layers. Columns are in slot order: column S - d belongs to a memory d steps back. With a
+    reach, distances beyond it share one column.
     """
 
-    def __init__(self, head_dim: int, memory_size: int, std: float = 1.0, slopes: Sequence[float] = ()) -> None:
+    def __init__(
+        self, head_dim: int, memory_size: int, std: float = 1.0, slopes: Sequence[float] = (), reach: int = 0
+    ) -> None:
         super().__init__()
-        self.keys = nn.Parameter(torch.randn(head_dim, memory_size) * std)
+        reach = min(reach or memory_size, memory_size)
+        self.shared = memory_size - reach  # distances that have no column of their own
+        self.keys = nn.Parameter(torch.randn(head_dim, reach) * std)
         self.bias: nn.Parameter | None = None
         if slopes:
-            distance = torch.arange(memory_size, 0, -1)
-            self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, S]
+            distance = torch.arange(reach, 0, -1)
+            self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, reach]
+
+    def table(self, columns: int) -> tuple[Tensor, Tensor | None]:
+        """What belongs to the newest `columns` distances: keys [K, columns] and bias [H, columns]."""
+        return self._columns(self.keys, columns), None if self.bias is None else self._columns(self.bias, columns)
+
+    def _columns(self, own: Tensor, columns: int) -> Tensor:
+        if self.shared:
+            own = torch.cat([own[:, :1].expand(-1, self.shared), own], dim=1)
+        return own[:, own.shape[1] - columns :]
 
     def forward(self, query: Tensor, num_keys: int) -> Tensor:
         """query [B, H, T, K] -> scores [B, H, T, num_keys], where the last key is one step before the last query.
@@ -38,12 +52,13 @@ class RelativePosition(nn.Module):
         Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number so
         low that nothing is seen there.
         """
-        steps, window = query.shape[-2], self.keys.shape[-1]
+        steps, window = query.shape[-2], self.shared + self.keys.shape[-1]
         skip = window - (num_keys - steps + 1)  # columns of memories older than the first query can have
         first = max(0, skip - (steps - 1))  # and than any query can have
-        scores = query @ self.keys[:, first:]
-        if self.bias is not None:
-            scores = scores + self.bias[:, None, first:]
+        keys, bias = self.table(window - first)
+        scores = query @ keys
+        if bias is not None:
+            scores = scores + bias[:, None]
         if steps == 1:
             return scores
         # [T, columns] -> [T, num_keys], each row one further to the right than the row above: pad every row by T,

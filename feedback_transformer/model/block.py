@@ -110,7 +110,7 @@ class Stack(nn.Module):
         readers = config.num_layers if config.encoder_layers else 0  # the encoder has normed what they read
         self.source_key_values = nn.ModuleList(KeyValue(*dims, pre_norm=False) for _ in range(readers))
         self.position = RelativePosition(
-            config.head_dim, config.memory_size, config.position_std, config.position_slopes
+            config.head_dim, config.memory_size, config.position_std, config.position_slopes, config.position_reach
         )
         self.final_norm = nn.LayerNorm(config.model_dim) if pre_norm else nn.Identity()
         if pre_norm and config.scale_residuals:
@@ -205,14 +205,14 @@ class Stack(nn.Module):
 
         Of what belongs to a distance only the newest `reach` columns, for a block that is shown no older memories.
         """
-        position = self.position
+        position_keys, position_bias = self.position.table(reach)
         blocks, key_values = list(compress(self.blocks, kept)), list(self.key_values)
         spans = list(compress(self.spans(), kept))
         if not all(kept):  # a layer that is left out gives what it gets: its share of the memory goes to the one below
             given = torch.tensor([0, *accumulate(kept)], device=mixing.device)
             mixing = mixing.new_zeros(len(blocks) + 1).index_add(0, given, mixing)
             key_values = key_values if len(key_values) == 1 else list(compress(key_values, kept))
-        distance = torch.arange(reach, 0, -1, device=position.keys.device)
+        distance = torch.arange(reach, 0, -1, device=mixing.device)
 
         def stacked(modules: Iterable[nn.Module], name: str) -> Tensor:
             return torch.stack([attrgetter(name)(module) for module in modules])
@@ -233,8 +233,8 @@ class Stack(nn.Module):
             stacked(key_values, "norm.weight") if self.pre_norm else None,
             stacked(key_values, "norm.bias") if self.pre_norm else None,
             mixing,
-            position.keys[:, -reach:],
-            None if position.bias is None else position.bias[:, -reach:],
+            position_keys,
+            position_bias,
             torch.stack([span.mask(distance) for span in spans]) if spans else None,
             *(stacked(blocks, name) for name in SOURCE_WEIGHTS if self.source_key_values),
         )

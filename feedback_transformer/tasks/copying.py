@@ -37,6 +37,7 @@ class Copying(EpisodeTask):
     length: int = documented(40, "digits of the longest string")
     min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
     test_length: int = documented(400, "digits of the strings that models are scored on")
+    plain: float = documented(0.0, "the part of the training strings that are made of 2 to 5 different digits only")
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.length or self.length < 1 or self.test_length < 1:
@@ -44,6 +45,8 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
+        if not 0 <= self.plain <= 1:
+            raise ConfigError(f"Copying.plain = {self.plain} must be between 0 and 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -57,12 +60,21 @@ class Copying(EpisodeTask):
     def metric(self) -> str:
         return "character"
 
+    @property
+    def begin(self) -> int:
+        return BEGIN
+
     def episodes(self, count: int, seed: int) -> Episodes:
+        return Episodes.join(*zip(*map(self.episode, self.strings(count, seed)), strict=True))
+
+    def strings(self, count: int, seed: int) -> list[Array]:
+        """The digits that are to be read, for each of `count` episodes."""
         random = generator(seed)
         lengths = random.integers(self.min_length or self.length, self.length + 1, size=count)
         digits = random.integers(0, 10, size=int(lengths.sum()))
-        strings = np.split(digits, np.cumsum(lengths)[:-1])
-        return Episodes.join(*zip(*map(self.episode, strings), strict=True))
+        if self.plain:
+            digits = few_digits(digits, lengths, self.plain, random)
+        return np.split(digits, np.cumsum(lengths)[:-1])
 
     def episode(self, digits: Array) -> tuple[Array, Array]:
         """Tokens and labels for one string of digits."""
@@ -72,7 +84,17 @@ class Copying(EpisodeTask):
         return tokens, labels
 
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
+
+
+def few_digits(digits: Array, lengths: Array, part: float, random: np.random.Generator) -> Array:
+    """A part of the strings are rewritten with 2 to 5 different digits: where a look at one or two neighbours does not
+    tell a place any more, a model has to look at more of them, as it must in a long string."""
+    count = len(lengths)
+    names = random.random((count, 10)).argsort(axis=1)  # another order of the digits for every string
+    kinds = np.where(random.random(count) < part, random.integers(2, 6, size=count), 10)
+    string = np.repeat(np.arange(count), lengths)
+    return names[string, digits % kinds[string]]

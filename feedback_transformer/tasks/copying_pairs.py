@@ -36,9 +36,13 @@ class CopyingPairs(PairTask):
     length: int = documented(40, "digits of the longest string")
     min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
     test_length: int = documented(400, "digits of the strings that models are scored on")
+    plain: float = documented(0.0, "the part of the training strings that are made of 2 to 5 different digits only")
 
     def __post_init__(self) -> None:
-        Copying(self.reverse, self.length, self.min_length, self.test_length)  # has the same limits, and says so
+        self.copying()  # has the same limits, and says so
+
+    def copying(self) -> Copying:
+        return Copying(self.reverse, self.length, self.min_length, self.test_length, self.plain)
 
     @property
     def input_size(self) -> int:
@@ -49,12 +53,10 @@ class CopyingPairs(PairTask):
         return "character"
 
     def held_out(self) -> CopyingPairs:
-        return replace(self, length=self.test_length, min_length=0)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0)
 
     def pairs(self, count: int, seed: int) -> PairSplit:
-        random = np.random.default_rng(seed)
-        lengths = random.integers(self.min_length or self.length, self.length + 1, size=count)
-        strings = [random.integers(SPECIAL, SPECIAL + 10, size=length) for length in lengths]
+        strings = [SPECIAL + digits for digits in self.copying().strings(count, seed)]
         answers = [string[::-1] if self.reverse else string for string in strings]
         source, target = ([np.append(row, END) for row in side] for side in (strings, answers))
         return PairSplit(Side.join(source), Side.join(target))

@@ -82,6 +82,11 @@ class EpisodeTask(Task, Protocol):
         return self
 
     @property
+    def begin(self) -> int | None:
+        """The token that begins every episode, where the memory is to begin anew with it; None if it goes on."""
+        return None
+
+    @property
     def input_size(self) -> int:
         return len(self.inputs)
 

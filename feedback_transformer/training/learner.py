@@ -16,19 +16,26 @@ Model = LanguageModel | EncoderDecoder
 
 
 class Learner(nn.Module):
-    """A language model: it goes on from the state that it was left in."""
+    """A language model: it goes on from the state that it was left in, or begins anew at the token `begin`."""
 
-    def __init__(self, model: LanguageModel, smoothing: float = 0.0) -> None:
+    def __init__(self, model: LanguageModel, smoothing: float = 0.0, begin: int | None = None) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.begin = model, smoothing, begin
 
     def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
         """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
         if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
-            losses, state = self.model.losses(tokens, labels, state)
+            losses, state = self.model.losses(tokens, labels, state, self._reset(tokens))
             return losses.sum(), 0, state
-        logits, state = self.model(tokens, state)
+        logits, state = self.model(tokens, state, self._reset(tokens))
         return *summed(logits, labels, self.smoothing), state
+
+    def _reset(self, tokens: Tensor) -> Tensor | None:
+        """Where the memory begins anew, if anywhere in this block."""
+        if self.begin is None:
+            return None
+        begins = tokens == self.begin
+        return begins if bool(begins.any()) else None
 
 
 class PairLearner(nn.Module):
@@ -52,7 +59,7 @@ def summed(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, in
     return total, int((logits.argmax(dim=-1) == labels).sum())
 
 
-def make_learner(model: Model, train: TrainConfig) -> nn.Module:
+def make_learner(model: Model, train: TrainConfig, begin: int | None = None) -> nn.Module:
     if isinstance(model, EncoderDecoder):
         return PairLearner(model, train.label_smoothing)
     if train.label_smoothing and model.config.cutoffs:
@@ -60,4 +67,4 @@ def make_learner(model: Model, train: TrainConfig) -> nn.Module:
             f"TrainConfig.label_smoothing = {train.label_smoothing} does not go with an adaptive softmax; "
             "set it to 0, or leave ModelConfig.cutoffs empty"
         )
-    return Learner(model, train.label_smoothing)
+    return Learner(model, train.label_smoothing, begin)

@@ -89,6 +89,7 @@ def test_random_models_and_blocks_equal_the_loop(data: st.DataObject) -> None:
         shared_kv=draw(st.booleans()),
         norm=draw(st.sampled_from(["pre", "post"])),
         position_slopes=draw(st.sampled_from([(), (0.5,) * heads])),
+        position_reach=draw(st.integers(0, 5)),
         adaptive_span=draw(st.booleans()),
         span_ramp=draw(st.integers(1, 5)),
     )

@@ -34,6 +34,9 @@ VARIANTS = {
 # Spans that have been learned: some heads look near, some far, and less far than the window.
 VARIANTS["feedback-spans"] = {"core": "feedback", "adaptive_span": True, "span_ramp": 2}
 VARIANTS["transformer-spans"] = {"core": "transformer", "adaptive_span": True, "span_ramp": 2}
+# Distances told apart only when near.
+for core in ("feedback", "transformer"):
+    VARIANTS[f"{core}-near"] = {"core": core, "position_reach": 2, "position_slopes": (2.0, 0.1)}
 VARIANTS["lstm"] = {"core": "lstm"}
 
 

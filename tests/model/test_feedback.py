@@ -226,3 +226,17 @@ def test_a_memory_does_not_grow_with_depth() -> None:
 
     assert carried(FeedbackTransformer, 1) == carried(FeedbackTransformer, 4) == 5 * 8
     assert carried(Transformer, 4) == 4 * carried(Transformer, 1)
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer"])
+def test_beyond_their_reach_distances_are_one(device: torch.device, core: str) -> None:
+    """The same as a table for the whole window whose far columns are equal; only the near ones are parameters."""
+    near = make_core(device, core=core, position_reach=2, position_slopes=(2.0, 0.1))
+    far = make_core(device, core=core, position_slopes=(2.0, 0.1))
+    weights = near.state_dict()
+    for name in ("stack.position.keys", "stack.position.bias"):
+        assert weights[name].shape[1] == 2
+        weights[name] = torch.cat([weights[name][:, :1].expand(-1, 3), weights[name]], dim=1)
+    far.load_state_dict(weights)
+    x = inputs(device)
+    torch.testing.assert_close(near(x)[0], far(x)[0], **EXACT)

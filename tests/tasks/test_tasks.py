@@ -264,6 +264,16 @@ def test_copying_is_trained_at_40_and_tested_at_400() -> None:
         assert task.held_out().episodes(3, 0).bounds()[0] == (0, 2 * 400 + 2)
 
 
+def test_plain_strings_have_few_digits_in_training_only() -> None:
+    task = Copying(length=40, plain=0.5)
+    kinds = np.array([len(set(string.tolist())) for string in task.strings(400, 0)])
+    assert 0.4 < (kinds <= 5).mean() < 0.6
+    assert kinds.min() == 2
+    seen = np.bincount(np.concatenate(task.strings(400, 0)), minlength=10)
+    assert seen.min() > 0.8 * seen.mean()  # no digit is rarer than another
+    assert task.held_out().plain == 0
+
+
 @pytest.mark.parametrize("length", [1, 50, 1000])
 def test_counting_asks_for_as_many(length: int) -> None:
     task = Counting(length=length)

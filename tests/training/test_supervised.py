@@ -262,6 +262,18 @@ def test_a_fixed_data_set_is_read_again_from_another_offset() -> None:
     assert sorted(first.flatten().tolist()) == sorted(second.flatten().tolist())
 
 
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+def test_a_string_to_copy_is_read_with_an_empty_memory(core: str, tmp_path: Path) -> None:
+    """What a lane has read before changes nothing from the next string on."""
+    trainer = Trainer(preset("copy", "smoke", core), tmp_path, CPU)
+    begin = trainer.run.task.begin
+    tokens = torch.tensor([[1, 2, begin, 3, 4], [7, 8, begin, 3, 4]])
+    labels = torch.tensor([[-100, -100, -100, 3, 4]] * 2)
+    _, _, state = trainer.learner(tokens, labels, None)
+    logits, _ = trainer.model.step(torch.tensor([5, 5]), state)
+    torch.testing.assert_close(logits[0], logits[1])
+
+
 def test_every_smoke_preset_trains(tmp_path: Path) -> None:
     from feedback_transformer.tasks import STATES, TOYS
 
