@@ -68,6 +68,10 @@ class ModelConfig:
         (), "adds a learned bias per head over distance, starting at -slope * distance; one slope a head"
     )
     position_reach: int = documented(0, "distances beyond this are told apart no more; 0 means all in the window are")
+    log_scale: bool = documented(
+        False,
+        "scores times ln(n + 1) / 3, n the memories in sight: attention stays as sharp over more than were trained on",
+    )
     adaptive_span: bool = documented(False, "each head learns how far back it looks, up to memory_size")
     span_ramp: int = documented(32, "R, the steps over which a span fades out")
     tie_weights: bool = documented(False, "a language model's output layer uses the embeddings' weights")
@@ -112,6 +116,8 @@ class ModelConfig:
                 f"ModelConfig.position_slopes = {self.position_slopes} has {len(self.position_slopes)} slopes for "
                 f"num_heads = {self.num_heads}; give one a head, or none"
             )
+        if self.log_scale and self.adaptive_span:
+            raise ConfigError("ModelConfig.log_scale does not go with adaptive_span; set one of them to false")
         check_composition(self.memory, self.num_layers)
 
 

@@ -58,6 +58,7 @@ class BlockOptions(NamedTuple):
     pre_norm: bool
     dropout: float = 0.0  # on attention probabilities and on the ReLU, zero outside training
     seed: int = 0  # of the dropout masks: the same seed gives the same masks
+    log_scale: bool = False  # queries times `sharpness` of the memories that they see
 
 
 class Source(NamedTuple):
@@ -90,6 +91,11 @@ class Source(NamedTuple):
 
     def to(self, device: torch.device | str) -> Source:
         return Source(*(part.to(device) for part in self))
+
+
+def sharpness(history: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a query is multiplied by that sees so many memories: the more there are, the less each would get."""
+    return torch.log1p(history.to(dtype)) / 3
 
 
 def history_of_block(length: Tensor, steps: int, reset: Tensor | None, window: int) -> Tensor:

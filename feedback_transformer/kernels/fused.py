@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source, history_of_block
+from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source, history_of_block, sharpness
 from feedback_transformer.kernels.dropout import random_signs
 from feedback_transformer.kernels.folding import Folded, fold, fold_source, project
 from feedback_transformer.kernels.norms import Norm, normalise
@@ -111,6 +111,10 @@ class Plan:
             return None
         return (self.history[:, t] > 0).to(like.dtype).repeat_interleave(self.options.num_heads).unsqueeze(1)
 
+    def sharp(self, t: int, like: Tensor) -> Tensor | None:
+        """[B, 1]: what queries are multiplied by, if at all."""
+        return sharpness(self.history[:, t, None], like.dtype) if self.options.log_scale else None
+
 
 def _noises(plan: Plan, layers: int, rows: int, hidden: int, read: int, like: Tensor) -> Iterator[Noise | None]:
     """The noise of each step, drawn from the block's own generator: a seed means the same masks again."""
@@ -162,8 +166,8 @@ class _Block(torch.autograd.Function):
             slots = plan.slots[t]
             run(
                 step, attentions[t].view(layers, rows, slots), window.slots(plan.first(t), plan.carried + t + 1),
-                weights, shared[slots], plan.offsets(t, folded.position_bias, x), plan.alive(t, x), noise,
-                plan.options.pre_norm, reading,
+                weights, shared[slots], plan.offsets(t, folded.position_bias, x), plan.alive(t, x),
+                plan.sharp(t, x), noise, plan.options.pre_norm, reading,
             )  # fmt: skip
             y[:, t] = step.layers[-1]
             memories[:, t] = step.memory[0]
@@ -204,7 +208,7 @@ class _Block(torch.autograd.Function):
                 None if grad_bias is None else grad_bias[:, columns:],
                 None if grad_span is None else grad_span[..., columns:], trace.at(t), norms.at(t),
                 attentions[t].view(layers, rows, slots), window.slots(first, last), weights, shared[slots],
-                plan.options.dropout > 0, pre_norm, None if undone is None else undone.at(t),
+                plan.sharp(t, grad_y), plan.options.dropout > 0, pre_norm, None if undone is None else undone.at(t),
             )  # fmt: skip
         carried = grad_window.slots(0, plan.carried)
         fed = norms.sums if undone is None else undone.norm

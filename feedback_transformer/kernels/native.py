@@ -39,7 +39,7 @@ class Shape(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("batch", "steps", "carried", "layers", "width", "heads", "head")),
         *((name, ctypes.c_int64) for name in ("inner", "pairs", "window", "reach", "slots", "pre_norm", "save")),
-        *((name, ctypes.c_int64) for name in ("threads", "seed", "source", "source_rows")),
+        *((name, ctypes.c_int64) for name in ("threads", "seed", "source", "source_rows", "log_scale")),
         ("windows", ctypes.c_void_p),
         ("dropout", ctypes.c_double),
     )
@@ -239,6 +239,7 @@ def block_shape(
         seed=options.seed & (2**63 - 1),
         source=0 if source is None else source.mask.shape[1],
         source_rows=0 if source is None else len(source.mask),
+        log_scale=options.log_scale,
         dropout=options.dropout,
     )
     if weights.span is not None:

@@ -122,19 +122,22 @@ def forward_step(
     shared: Shared,
     offsets: Tensor | None,
     alive: Tensor | None,
+    sharp: Tensor | None,
     noise: Noise | None,
     pre_norm: bool,
     source: SourceStep | None = None,
 ) -> None:
     """From trace.layers[0] to all of `trace`, `attention` [L, B*H, n] and the window's last slot.
 
-    offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing. A dropped probability
-    is kept with its sign turned, so that a number and its mask need one place.
+    offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing; queries are multiplied by
+    sharp [B, 1]. A dropped probability is kept with its sign turned, so that a number and its mask need one place.
     """
     for index, layer in enumerate(layers):
         x = trace.layers[index]
         query = trace.query[index]
         torch.addmm(layer.query_shift, normalise(x)[0] if pre_norm else x, layer.query.t(), out=query)
+        if sharp is not None:
+            query.mul_(sharp)
         drop = None if noise is None else noise.attention[index]
         _attend(
             query, trace.mixed[index], attention[index], _pick(window, index), shared.position, offsets, alive, drop,
@@ -205,6 +208,7 @@ def backward_step(
     window: Window,
     layers: Sequence[Layer],
     shared: Shared,
+    sharp: Tensor | None,
     dropout: bool,
     pre_norm: bool,
     source: SourceUndone | None = None,
@@ -245,6 +249,8 @@ def backward_step(
             attention[index], passed[index], _pick(window, index), shared.position, dropout,
             None if shared.span is None else shared.span[index], None if grad_span is None else grad_span[index],
         )  # fmt: skip
+        if sharp is not None:
+            grads.query[index].mul_(sharp)
         if pre_norm:
             _, mean, inverse = norms.attention
             grad_normed = grads.query[index] @ layer.query

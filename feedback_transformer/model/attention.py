@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from feedback_transformer.kernels.contract import sharpness
 from feedback_transformer.kernels.dropout import keep_mask
 from feedback_transformer.model.adaptive_span import AdaptiveSpan, weigh
 from feedback_transformer.model.memory import Projection
@@ -37,6 +38,10 @@ class RelativePosition(nn.Module):
             distance = torch.arange(reach, 0, -1)
             self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, reach]
 
+    @property
+    def window(self) -> int:
+        return self.shared + self.keys.shape[-1]
+
     def table(self, columns: int) -> tuple[Tensor, Tensor | None]:
         """What belongs to the newest `columns` distances: keys [K, columns] and bias [H, columns]."""
         return self._columns(self.keys, columns), None if self.bias is None else self._columns(self.bias, columns)
@@ -52,7 +57,7 @@ class RelativePosition(nn.Module):
         Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number so
         low that nothing is seen there.
         """
-        steps, window = query.shape[-2], self.shared + self.keys.shape[-1]
+        steps, window = query.shape[-2], self.window
         skip = window - (num_keys - steps + 1)  # columns of memories older than the first query can have
         first = max(0, skip - (steps - 1))  # and than any query can have
         keys, bias = self.table(window - first)
@@ -102,10 +107,19 @@ class KeyValue(nn.Module):
 
 
 class Attention(nn.Module):
-    """softmax((q . (k_j + p_j)) / sqrt(K) + b_j) v_j over the memories j that exist; zero where none does."""
+    """softmax((q . (k_j + p_j)) / sqrt(K) + b_j) v_j over the memories j that exist; zero where none does.
+
+    With `log_scale` q is multiplied by ln(n + 1) / 3, n being how many exist.
+    """
 
     def __init__(
-        self, model_dim: int, num_heads: int, head_dim: int, dropout: float, span: AdaptiveSpan | None = None
+        self,
+        model_dim: int,
+        num_heads: int,
+        head_dim: int,
+        dropout: float,
+        span: AdaptiveSpan | None = None,
+        log_scale: bool = False,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -114,6 +128,7 @@ class Attention(nn.Module):
         self.to_output = nn.Linear(num_heads * head_dim, model_dim, bias=False)
         self.dropout = Dropout(dropout)
         self.span = span
+        self.log_scale = log_scale
 
     def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
         """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]
@@ -121,7 +136,11 @@ class Attention(nn.Module):
         history is how many memories exist before each query; None if all do that the window leaves in sight.
         """
         keys, values = memory
-        query = split_heads(self.to_query(x) * self.scale, self.num_heads)
+        query = self.to_query(x) * self.scale
+        if self.log_scale:
+            seen = distances(x.shape[1], keys.shape[-2], x.device)[:, 0] if history is None else history
+            query = query * sharpness(seen.clamp(max=position.window).unsqueeze(-1), x.dtype)
+        query = split_heads(query, self.num_heads)
         scores = _add_product(position(query, keys.shape[-2]), query, keys.transpose(-1, -2))
         if history is not None:
             scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))

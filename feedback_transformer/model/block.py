@@ -94,9 +94,10 @@ class Stack(nn.Module):
         self.num_heads, self.dropout = config.num_heads, config.dropout
         self.num_memories, self.memory_size = num_memories, config.memory_size
         self.num_layers, self.adaptive_span = config.num_layers, config.adaptive_span
+        self.log_scale = config.log_scale
         self.blocks = nn.ModuleList(
             Block(
-                Attention(*dims, dropout=config.dropout, span=self._span(config)),
+                Attention(*dims, config.dropout, self._span(config), config.log_scale),
                 FeedForward(config.model_dim, config.ff_dim, config.dropout),
                 config.model_dim,
                 pre_norm,
@@ -253,7 +254,7 @@ class Stack(nn.Module):
         """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
         dropout = self.dropout if self.training else 0.0
         seed = int(torch.randint(2**62, ())) if dropout else 0
-        return BlockOptions(self.num_heads, self.pre_norm, dropout, seed)
+        return BlockOptions(self.num_heads, self.pre_norm, dropout, seed, self.log_scale)
 
 
 def kept_layers(num_layers: int, drop: float) -> list[bool]:

@@ -72,12 +72,23 @@ def test_a_full_memory_and_a_window_much_longer_than_the_block_equal_the_loop(en
     assert_same(results(core, engine, case), results(core, "loop", case))
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("slots", [0, 3, 5])
+def test_queries_scaled_by_what_they_see_equal_the_loop(engine: str, norm: str, slots: int) -> None:
+    config = changed(SMALL, norm=norm, log_scale=True, position_reach=2, position_slopes=(1.0, 0.1))
+    core = new_core(config)
+    for resets, steps in itertools.product((False, True), (1, 9)):
+        case = new_case(config, steps=steps, slots=slots, resets=resets)
+        assert_same(results(core, engine, case), results(core, "loop", case))
+
+
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_models_and_blocks_equal_the_loop(data: st.DataObject) -> None:
     draw = data.draw
     layers = draw(st.integers(1, 4))
     heads = draw(st.integers(1, 3))
+    spans = draw(st.booleans())
     config = ModelConfig(
         num_layers=layers,
         model_dim=draw(st.integers(2, 19)),
@@ -90,8 +101,9 @@ def test_random_models_and_blocks_equal_the_loop(data: st.DataObject) -> None:
         norm=draw(st.sampled_from(["pre", "post"])),
         position_slopes=draw(st.sampled_from([(), (0.5,) * heads])),
         position_reach=draw(st.integers(0, 5)),
-        adaptive_span=draw(st.booleans()),
+        adaptive_span=spans,
         span_ramp=draw(st.integers(1, 5)),
+        log_scale=not spans and draw(st.booleans()),
     )
     slots = draw(st.integers(0, config.memory_size))
     case = new_case(

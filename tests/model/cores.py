@@ -36,7 +36,7 @@ VARIANTS["feedback-spans"] = {"core": "feedback", "adaptive_span": True, "span_r
 VARIANTS["transformer-spans"] = {"core": "transformer", "adaptive_span": True, "span_ramp": 2}
 # Distances told apart only when near.
 for core in ("feedback", "transformer"):
-    VARIANTS[f"{core}-near"] = {"core": core, "position_reach": 2, "position_slopes": (2.0, 0.1)}
+    VARIANTS[f"{core}-near"] = {"core": core, "position_reach": 2, "position_slopes": (2.0, 0.1), "log_scale": True}
 VARIANTS["lstm"] = {"core": "lstm"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -226,6 +227,19 @@ def test_a_memory_does_not_grow_with_depth() -> None:
 
     assert carried(FeedbackTransformer, 1) == carried(FeedbackTransformer, 4) == 5 * 8
     assert carried(Transformer, 4) == 4 * carried(Transformer, 1)
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer"])
+def test_attention_is_sharper_the_more_there_is_to_see(device: torch.device, core: str) -> None:
+    """ln(n + 1) / 3 times the scores of n memories: here of a step that sees all five of the window."""
+    sharp, plain = (make_core(device, core=core, num_layers=1, log_scale=log_scale) for log_scale in (True, False))
+    weights = sharp.state_dict()
+    plain.load_state_dict({**weights, "stack.blocks.0.attention.to_query.weight": math.log(6) / 3
+                           * weights["stack.blocks.0.attention.to_query.weight"]})  # fmt: skip
+    x = inputs(device)
+    for steps in (1, 2):  # with a state that is known to be full, and one that is not
+        _, state = sharp(x[:, :-steps])
+        torch.testing.assert_close(sharp(x[:, -1:], state)[0], plain(x[:, -1:], state)[0], **EXACT)
 
 
 @pytest.mark.parametrize("core", ["feedback", "transformer"])

@@ -266,6 +266,8 @@ template <class F> class BackwardGroup {
                   Panels<F>{w.position + (s.reach - seen) * panel<F>, s.reach * panel<F>, panel<F>},
                   Target<F>{query_gradient + h * s.head, s.inside() / together, Into::add});
     }
+    for (int64_t i = 0; s.log_scale && i < rows; i++)
+      scale_by(query_gradient + i * s.inside(), F(s.sharpness(history_at(t)[i])), s.inside());
   }
 
   void undo_head(int64_t l, int64_t t, int64_t i, int64_t h, const F* mixed_gradient, F* query_gradient) {

@@ -26,6 +26,10 @@ template <class F> inline F sum_of(const F* a, int64_t n) {
 }
 
 // to += factor * from
+template <class F> inline void scale_by(F* to, F factor, int64_t n) {
+  for (int64_t i = 0; i < n; i++) to[i] *= factor;
+}
+
 template <class F> inline void add_scaled(F* __restrict to, F factor, const F* __restrict from, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] += factor * from[i];
 }

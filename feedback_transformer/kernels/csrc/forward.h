@@ -167,6 +167,8 @@ template <class F> class ForwardGroup {
     }
     spread(w.query_bias + l * s.inside(), query, s.inside());
     product(normal, w.query + l * w.query_size, d, s.inside(), query);
+    for (int64_t i = 0; s.log_scale && i < rows; i++)
+      scale_by(query + i * s.inside(), F(s.sharpness(scratch.history[i])), s.inside());
     attend(l, t, query, mixed);
     F* z = scratch.now;
     std::memcpy(z, x, rows * d * sizeof(F));

@@ -31,6 +31,7 @@ struct Shape {
   int64_t pre_norm, save;     // save: keep what backward needs
   int64_t threads, seed;
   int64_t source, source_rows;  // N, or 0 without a source; batch / source_rows rows after each other read the same
+  int64_t log_scale;          // queries times `sharpness`
   const int64_t* windows;     // [L][H] how many slots a head reads at most, with adaptive spans; else null
   double dropout;
 
@@ -38,6 +39,7 @@ struct Shape {
   int64_t projected() const { return pairs * 2 * inside(); }
   int64_t pair(int64_t layer) const { return pairs == 1 ? 0 : layer; }
   double query_scale() const { return 1 / std::sqrt(double(head)); }
+  double sharpness(int64_t history) const { return std::log1p(double(history)) / 3; }
   double keep_scale() const { return 1 / (1 - dropout); }
   int64_t norms() const { return source ? 3 : 2; }  // a layer
   // Dropout's place of (layer, step, row, what); what: a head, H the feed-forward, H + 1 + h a head that reads the source
