@@ -129,8 +129,8 @@ def forward_step(
 ) -> None:
     """From trace.layers[0] to all of `trace`, `attention` [L, B*H, n] and the window's last slot.
 
-    offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing; queries are multiplied by
-    sharp [B, 1]. A dropped probability is kept with its sign turned, so that a number and its mask need one place.
+    offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing; queries are multiplied
+    by sharp [B, 1]. A dropped probability is kept with its sign turned, so that a number and its mask need one place.
     """
     for index, layer in enumerate(layers):
         x = trace.layers[index]

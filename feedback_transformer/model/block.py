@@ -15,7 +15,7 @@ from feedback_transformer.kernels import BlockOptions, BlockWeights, Source
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
-from feedback_transformer.model.source import SourceAttention, SourceLayer, padding_mask
+from feedback_transformer.model.source import SourceAttention, SourceLayer, padding_mask, source_sharpness
 
 SOURCE_WEIGHTS = (
     "source_attention.to_query.weight", "source_attention.to_output.weight", "source_norm.weight", "source_norm.bias",
@@ -145,11 +145,13 @@ class Stack(nn.Module):
 
     def read(self, encoded: Tensor, padding: Tensor) -> Source:
         """encoded [B, N, D], padding [B, N] -> the source as the layers read it, each with a projection of its own"""
-        keys, values = zip(*(pair(encoded) for pair in self.source_key_values), strict=True)
+        keys, values = map(torch.stack, zip(*(pair(encoded) for pair in self.source_key_values), strict=True))
+        if self.log_scale:
+            keys = keys * source_sharpness(padding, encoded)
         positions = torch.arange(1, padding.shape[1] + 1, device=padding.device)
         length = (positions * ~padding).amax(dim=1)
         length = torch.where(length == 0, padding.shape[1], length)  # of nothing but padding all is read alike
-        return Source(torch.stack(keys), torch.stack(values), padding_mask(padding, encoded)[:, 0, 0], length)
+        return Source(keys, values, padding_mask(padding, encoded)[:, 0, 0], length)
 
     def check_source(self, source: Source | None) -> None:
         if (source is None) != (not self.source_key_values):

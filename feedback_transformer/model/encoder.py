@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.model.attention import KeyValue
 from feedback_transformer.model.block import FeedForward, kept_layers
-from feedback_transformer.model.source import SourceAttention, padding_mask
+from feedback_transformer.model.source import SourceAttention, padding_mask, source_sharpness
 
 
 def sinusoids(length: int, dim: int, like: Tensor) -> Tensor:
@@ -53,16 +53,17 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.model_dim)
         self.pre_norm = config.norm == "pre"
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x [B, S, D], mask [B, 1 or H, 1 or S, S] -> [B, S, D]"""
+    def forward(self, x: Tensor, mask: Tensor, sharp: Tensor | None = None) -> Tensor:
+        """x [B, S, D], mask [B, 1 or H, 1 or S, S], keys times sharp [B, 1, 1, 1] -> [B, S, D]"""
         if self.pre_norm:
-            x = x + self._attend(self.attention_norm(x), mask)
+            x = x + self._attend(self.attention_norm(x), mask, sharp)
             return x + self.feed_forward(self.feed_forward_norm(x))
-        x = self.attention_norm(x + self._attend(x, mask))
+        x = self.attention_norm(x + self._attend(x, mask, sharp))
         return self.feed_forward_norm(x + self.feed_forward(x))
 
-    def _attend(self, x: Tensor, mask: Tensor) -> Tensor:
-        return self.attention(x, (*self.key_value(x), mask))
+    def _attend(self, x: Tensor, mask: Tensor, sharp: Tensor | None) -> Tensor:
+        keys, values = self.key_value(x)
+        return self.attention(x, (keys if sharp is None else keys * sharp, values, mask))
 
 
 class Encoder(nn.Module):
@@ -70,7 +71,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.layer_drop = config.layer_drop
+        self.layer_drop, self.log_scale = config.layer_drop, config.log_scale
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.distance: DistanceBias | None = None
         if config.source_positions == "relative":
@@ -93,7 +94,8 @@ class Encoder(nn.Module):
             x = x + sinusoids(x.shape[1], x.shape[2], x)
         else:
             mask = mask + self.distance(x.shape[1])
+        sharp = source_sharpness(padding, x) if self.log_scale else None
         kept = kept_layers(len(self.layers), self.layer_drop if self.training else 0.0)
         for layer, stays in zip(self.layers, kept, strict=True):
-            x = layer(x, mask) if stays else x
+            x = layer(x, mask, sharp) if stays else x
         return self.final_norm(x)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.kernels import Source
+from feedback_transformer.kernels.contract import sharpness
 from feedback_transformer.model.attention import Dropout, lowest, split_heads
 
-__all__ = ["Source", "SourceAttention", "SourceLayer", "padding_mask"]
+__all__ = ["Source", "SourceAttention", "SourceLayer", "padding_mask", "source_sharpness"]
 
 SourceLayer = tuple[Tensor, Tensor, Tensor]  # keys and values [B, H, S, K], mask [B, 1, 1, S]
 
@@ -21,6 +22,11 @@ def padding_mask(padding: Tensor, like: Tensor) -> Tensor:
     """padding [B, S] bool -> what is added to scores [B, 1, 1, S], of the type of `like`"""
     zeros = torch.zeros(padding.shape, dtype=like.dtype, device=padding.device)
     return zeros.masked_fill(padding, lowest(like))[:, None, None]
+
+
+def source_sharpness(padding: Tensor, like: Tensor) -> Tensor:
+    """padding [B, S] bool -> what keys are multiplied by under `log_scale` [B, 1, 1, 1]"""
+    return sharpness((~padding).sum(dim=1), like.dtype)[:, None, None, None]
 
 
 class SourceAttention(nn.Module):

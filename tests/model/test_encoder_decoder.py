@@ -19,7 +19,9 @@ VARIANTS = {
     "feedback-post-relative": {"norm": "post", "source_positions": "relative", "source_reach": 2},
     "feedback-per-layer": {"shared_kv": False, "tie_weights": True},
     "feedback-recurrent": {"memory": "recurrent"},
+    "feedback-sharp": {"log_scale": True, "source_positions": "relative", "source_reach": 2},
     "transformer": {"core": "transformer"},
+    "transformer-sharp": {"core": "transformer", "log_scale": True},
     "transformer-post-relative": {"core": "transformer", "norm": "post", "source_positions": "relative"},
 }
 
