@@ -61,13 +61,26 @@ class Outcome:
         elsewhere = self.experiment.elsewhere
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
-        header = ["model", "parameters", "tokens", "minutes", "seeds"]
+        header = ["model", "parameters", self._unit(), "minutes", "seeds"]
         header += [f"test {name.replace('_', ' ')}{reduced}" for name in self.scores]
         header += self._beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
+        rows += [[name, "-", "-", "-", "-", level, *["-"] * (len(header) - 6)] for name, level in self._bounds()]
         blank = ["-"] * (4 + len(self.scores) + len(self._beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
+
+    def _unit(self) -> str:
+        """What is counted in a training: tokens, or the frames of a world."""
+        return next((r[0].get("unit", "tokens") for r in self.records.values() if r), "tokens")
+
+    def _bounds(self) -> list[tuple[str, str]]:
+        """What the oracle and chance get in a world, over the seeds; where worlds differ, they say nothing."""
+        tasks = {str(variant.run.task) for variant in self.variants}
+        known = [r["bounds"] for records in self.records.values() for r in records if "bounds" in r]
+        if not known or len(tasks) > 1:
+            return []
+        return [(name, f"{sum(each[name] for each in known) / len(known):.3f}") for name in known[0]]
 
     def _row(self, variant: Variant, published: bool) -> list[str]:
         records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
@@ -202,8 +215,7 @@ class Outcome:
         if bounds:
             xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
             lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
-        unit = next((self.records[v.key][0].get("unit", "tokens") for v in known), "tokens")
-        return line_chart(lines, f"training {unit} (millions)", f"validation {self.metric.replace('_', ' ')}")
+        return line_chart(lines, f"training {self._unit()} (millions)", f"validation {self.metric.replace('_', ' ')}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
         rows = [Row(v.label, colours[v.key], [r["test"][self.metric] for r in self.records[v.key]]) for v in known]
