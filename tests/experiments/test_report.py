@@ -33,13 +33,15 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
-def make_record(results: Path, key: str, bits: float) -> None:
-    run = EXPERIMENTS["char-ptb"].runs("laptop")[key]
-    curve = [{"tokens": n * 1000, "bits": bits + 1 / n} for n in (1, 2, 3)]
-    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": 60.0}
+def make_record(
+    results: Path, key: str, score: float, metric: str = "bits", experiment: str = "char-ptb", **more: object
+) -> None:
+    run = EXPERIMENTS[experiment].runs("laptop")[key]
+    curve = [{"tokens": n * 1000, metric: score + 1 / n} for n in (1, 2, 3)]
+    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": 60.0, **more}
     path = results / f"{key}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**record, "curve": curve, "test": {"bits": bits}}))
+    path.write_text(json.dumps({**record, "curve": curve, "test": {metric: score}}))
 
 
 def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None:
@@ -79,6 +81,16 @@ def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
     make_record(tmp_path, "ptb-char/transformer-seed-0", 1.5)
     assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run; one seed"
     assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).overall() == "not run"
+
+
+def test_worlds_are_told_in_frames_beside_the_oracle_and_chance(tmp_path: Path) -> None:
+    for seed, oracle in enumerate((10.0, 12.0)):
+        bounds = {"oracle": oracle, "chance": 1.0}
+        make_record(tmp_path, f"maze/feedback-seed-{seed}", 5.0, "reward", "maze", unit="frames", bounds=bounds)
+    words = Outcome(EXPERIMENTS["maze"], "laptop", tmp_path).markdown()
+    assert "| model | parameters | frames | minutes | seeds | test reward, reduced |" in words
+    assert "| oracle | - | - | - | - | 11.000 |" in words
+    assert "| chance | - | - | - | - | 1.000 |" in words
 
 
 def test_the_tables_never_overwrite_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
