@@ -10,9 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, nearest
-from feedback_transformer.environments.settings import LAPTOP_FIELDS, LAPTOP_WORLDS, PAPER_WORLDS
+from feedback_transformer.environments.settings import LAPTOP_WORLDS, PAPER_WORLDS, WORLD_FIELDS
 from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, STATES, TASKS, WORLDS, make_task
-from feedback_transformer.tasks.settings import LAPTOP_MODEL, LAPTOP_STATES, LAPTOP_TOYS, LAPTOP_TRAIN, SMOKE_STATES
+from feedback_transformer.tasks.settings import (
+    LAPTOP_MODEL,
+    LAPTOP_STATES,
+    LAPTOP_TOYS,
+    LAPTOP_TRAIN,
+    SMOKE_STATES,
+    TOY_FIELDS,
+)
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
@@ -239,7 +246,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         model, train = paper(task_name, scale)
     else:
         model, train = LAPTOP[task_name]
-        task = make_task(task_name, LAPTOP_FIELDS.get(task_name))
+        task = make_task(task_name, (WORLD_FIELDS | TOY_FIELDS).get(task_name))
     if scale == "smoke":
         model = replace(model, model_dim=16, head_dim=0, ff_dim=32, memory_size=min(32, model.memory_size), cutoffs=())
         task = make_task(task_name, SMOKE_TASKS.get(task_name, {"length": "10"}))

@@ -81,7 +81,7 @@ LAPTOP_WORLDS: dict[str, Settings] = {
     "water-maze": (replace(LAPTOP_MODEL, memory_size=50), LAPTOP_TRAIN),
 }
 # And smaller worlds, as fields of the task.
-LAPTOP_FIELDS = {
+WORLD_FIELDS = {
     "maze": {"size": "5", "num_objects": "4", "episode_steps": "100"},
     "maze-easy": {"size": "5", "num_objects": "4", "episode_steps": "100"},
     "water-maze": {"size": "5", "episode_steps": "50"},

@@ -48,18 +48,29 @@ LAPTOP_TOYS: dict[str, Settings] = {
         replace(LAPTOP_TRAIN, bptt=64, bptt_start=16, curriculum=("length=50", "length=200"), validation_episodes=64),
     ),
 }
+# To generalise from 40 digits to 400 a model has to look them up by their neighbours: many of them, wherever they are.
+COPYING_MODEL = replace(
+    LAPTOP_MODEL,
+    num_heads=4,
+    head_dim=32,
+    memory_size=1024,
+    position_slopes=(2.0, 0.5, 0.1, 0.0),
+    position_std=0.3,
+    position_reach=16,
+    log_scale=True,
+)
 for name in ("copy", "reverse"):
     LAPTOP_TOYS[name] = (
-        replace(LAPTOP_MODEL, memory_size=1024),
+        COPYING_MODEL,
         replace(
             LAPTOP_TRAIN,
-            steps=1_600,
+            steps=3_200,
             bptt=48,
             bptt_start=16,
-            curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
+            curriculum=("length=4", "length=10", "length=20"),
             validation_episodes=32,
             test_episodes=256,
-            eval_every=200,
+            eval_every=400,
         ),
     )
 # Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
@@ -86,6 +97,9 @@ for name, variables, steps in (("algorithmic-3", 3, 16_000), ("algorithmic-5", 5
             ),
         ),
     )
+
+# Fields of the task itself.
+TOY_FIELDS = {name: {"min_length": "1", "plain": "0.7"} for name in ("copy", "reverse")}
 
 # Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
 # model fails, it is not for want of memory.
