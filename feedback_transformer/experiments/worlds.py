@@ -30,8 +30,9 @@ def corridor_variant(scale: str, core: str, length: int, memory: int) -> Variant
         fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
     name = f"{CORES[core]}, length {length}"
     run = preset("corridor", scale, core).override(fields)
+    seeds = (0,) if scale == "laptop" and length == 100 else (0, 1, 2)
     return Variant(
-        f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=(0, 1, 2)
+        f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=seeds
     )
 
 
@@ -39,7 +40,7 @@ CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, figure of the corridor task",
-    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 1M to 3M frames",
+    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 1M to 3M frames, one seed at 100",
     variants=corridor_variants,
     claims=(
         Claim("Feedback is better where the memory is small", "corridor/feedback-30-4", "corridor/transformer-30-4"),
