@@ -72,7 +72,7 @@ LAPTOP_WORLDS: dict[str, Settings] = {
             learning_rate=2e-3,
             bptt=40,
             entropy_cost=0.02,
-            curriculum=("length=3",),
+            curriculum=("length=3", "length=10", "length=18"),
             curriculum_gate=0.8,
         ),
     ),
