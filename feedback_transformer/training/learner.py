@@ -7,10 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from feedback_transformer.config import ConfigError, TrainConfig
+from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.language_model import LanguageModel
+from feedback_transformer.training.run import RunConfig
 
 Model = LanguageModel | EncoderDecoder
 
@@ -59,7 +60,8 @@ def summed(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, in
     return total, int((logits.argmax(dim=-1) == labels).sum())
 
 
-def make_learner(model: Model, train: TrainConfig, begin: int | None = None) -> nn.Module:
+def make_learner(model: Model, run: RunConfig) -> nn.Module:
+    train = run.train
     if isinstance(model, EncoderDecoder):
         return PairLearner(model, train.label_smoothing)
     if train.label_smoothing and model.config.cutoffs:
@@ -67,4 +69,4 @@ def make_learner(model: Model, train: TrainConfig, begin: int | None = None) -> 
             f"TrainConfig.label_smoothing = {train.label_smoothing} does not go with an adaptive softmax; "
             "set it to 0, or leave ModelConfig.cutoffs empty"
         )
-    return Learner(model, train.label_smoothing, begin)
+    return Learner(model, train.label_smoothing, getattr(run.task, "begin", None))

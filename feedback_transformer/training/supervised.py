@@ -90,9 +90,7 @@ class Trainer:
         self.team = Team.join(device, run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
-        self.learner = self.team.wrap(
-            make_learner(self.model, run.train, getattr(run.task, "begin", None)), run.model.layer_drop > 0
-        )
+        self.learner = self.team.wrap(make_learner(self.model, run), run.model.layer_drop > 0)
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
