@@ -77,6 +77,7 @@ class Claim:
     equal: bool = False
     score: str = ""  # by which they are compared; the experiment's first, if none is named
     than: tuple[str, str] | None = None
+    chance: float | None = None  # a score that needs no learning: where neither is above, nothing is decided
 
     def compared(self) -> set[str]:
         return {self.better, self.worse, *(self.than or ())}
@@ -185,7 +186,9 @@ def verdict(
     seeds = min(len(better.values), len(worse.values))
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
-    if claim.equal and abs(gain) - noise > close:
+    if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
+        answer = "not decided: neither is better than chance"
+    elif claim.equal and abs(gain) - noise > close:
         answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
     elif claim.equal and abs(gain) + noise <= close:
         answer = "holds"

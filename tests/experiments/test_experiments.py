@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import xml.etree.ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,11 @@ def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
     assert verdict(same, low, wide, lower_is_better=True) == "not decided: within the noise", "noise proves nothing"
     assert verdict(same, high, low, lower_is_better=True) == "does not hold: worse by 0.4"
     assert verdict(claim, Score((1.0,)), high, lower_is_better=True) == "holds (one seed)"
+    guess = replace(claim, chance=0.11)
+    assert (
+        verdict(guess, Score((0.11,)), Score((0.1,)), False) == "not decided: neither is better than chance (one seed)"
+    )
+    assert verdict(guess, Score((0.2,)), Score((0.1,)), False) == "holds (one seed)"
     assert verdict(claim, Score((1.0,)), Score((1.01, 1.02, 1.0)), True) == "not decided: within the noise (one seed)"
     near = Score((1.002, 1.0021, 1.0019))
     assert verdict(same, near, Score((1.0, 1.0001, 0.9999)), lower_is_better=True) == "holds", "within two percent"
