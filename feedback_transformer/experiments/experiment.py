@@ -97,6 +97,7 @@ class Experiment:
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+    one_machine: bool = True  # all its records are of one, so that their speeds compare
 
     @property
     def place(self) -> str:

@@ -103,7 +103,8 @@ class Outcome:
     def _beside(self) -> dict[str, str]:
         """The other scores that its records have, where the experiment does not say which it wants."""
         tests = [record["test"] for records in self.records.values() for record in records]
-        others = {name: title for name, title in BESIDE.items() if name not in self.scores}
+        hidden = () if self.experiment.one_machine else (SPEED,)
+        others = {name: title for name, title in BESIDE.items() if name not in (*self.scores, *hidden)}
         return {name: title for name, title in others.items() if tests and all(name in test for test in tests)}
 
     def gap(self, better: str, worse: str) -> Score | None:
@@ -199,7 +200,7 @@ class Outcome:
         if not placed:
             colours = colours_of(known)
             return [self._learning(known, colours), self._ends(known, colours)]
-        speed = all(SPEED in self.records[variant.key][0]["test"] for variant in placed)
+        speed = SPEED in self._beside()
         lines = list(dict.fromkeys(variant.line for variant in placed))
         panels = [self._by_place(placed, metric) for metric in (self.metric, *([SPEED] if speed else []))]
         return [*panels, self._learning(placed, {variant.key: lines.index(variant.line) for variant in placed})]
