@@ -40,7 +40,7 @@ CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, figure of the corridor task",
-    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 10 and 18, 1M to 3M "
+    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 10 and 18, 1.5M to 4.2M "
     "frames, one seed at 100",
     variants=corridor_variants,
     claims=(
