@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.toy_tasks import CHANCE
 from feedback_transformer.presets import preset
 
-CHANCE = 0.11  # one digit of ten, and a little
 PAPER = {  # the parts of characters and of whole strings that are right
     ("copy", "feedback"): (0.762, 0.236),
     ("copy", "transformer"): (0.591, 0.062),
@@ -42,7 +42,7 @@ EXPERIMENT = Experiment(
             f"{task}: Feedback beats the Transformer",
             f"{task}-pairs/feedback",
             f"{task}-pairs/transformer",
-            chance=CHANCE,
+            chance=CHANCE["character"],
         )
         for task in ("copy", "reverse")
     ),

@@ -21,6 +21,7 @@ LABELS = {
 }
 FIELDS = {"feedback": {}, "transformer-4": {"num_layers": "4"}, "transformer-8": {"num_layers": "8"}, "lstm": {}}
 WIDE = {"model_dim": "128"}  # an LSTM of twice the width has room, and is cheap
+CHANCE = {"character": 0.11}  # one digit of ten, and a little
 Numbers = Mapping[str, Mapping[str, float]]
 
 
@@ -113,13 +114,16 @@ def claims(toy: Toy) -> tuple[Claim, ...]:
     feedback, key = f"{toy.task}/feedback", f"{toy.task}/transformer-4"
     if toy.task == "counting-50":
         return (Claim("both count to 50", feedback, key, equal=True),)
-    made = [Claim(f"Feedback is better than the Transformer ({s})", feedback, key, score=s) for s in toy.scores]
+
+    def compare(words: str, better: str, worse: str) -> list[Claim]:
+        return [Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s)) for s in toy.scores]
+
+    made = compare("Feedback is better than the Transformer", feedback, key)
     if "lstm" in toy.paper:
         made.append(Claim("and than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
         made.append(Claim("and than the LSTM", feedback, f"{toy.task}/lstm-128"))
     if toy.longer:
-        words = "it stays ahead when both learn for longer"
-        made += [Claim(f"{words} ({s})", f"{feedback}-longer", f"{key}-longer", score=s) for s in toy.scores]
+        made += compare("it stays ahead when both learn for longer", f"{feedback}-longer", f"{key}-longer")
     return tuple(made)
 
 

@@ -30,26 +30,16 @@ class RelativePosition(nn.Module):
         self, head_dim: int, memory_size: int, std: float = 1.0, slopes: Sequence[float] = (), reach: int = 0
     ) -> None:
         super().__init__()
-        reach = min(reach or memory_size, memory_size)
-        self.shared = memory_size - reach  # distances that have no column of their own
+        self.window, reach = memory_size, min(reach or memory_size, memory_size)
         self.keys = nn.Parameter(torch.randn(head_dim, reach) * std)
         self.bias: nn.Parameter | None = None
         if slopes:
             distance = torch.arange(reach, 0, -1)
             self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, reach]
 
-    @property
-    def window(self) -> int:
-        return self.shared + self.keys.shape[-1]
-
     def table(self, columns: int) -> tuple[Tensor, Tensor | None]:
         """What belongs to the newest `columns` distances: keys [K, columns] and bias [H, columns]."""
-        return self._columns(self.keys, columns), None if self.bias is None else self._columns(self.bias, columns)
-
-    def _columns(self, own: Tensor, columns: int) -> Tensor:
-        if self.shared:
-            own = torch.cat([own[:, :1].expand(-1, self.shared), own], dim=1)
-        return own[:, own.shape[1] - columns :]
+        return _newest(self.keys, columns), None if self.bias is None else _newest(self.bias, columns)
 
     def forward(self, query: Tensor, num_keys: int) -> Tensor:
         """query [B, H, T, K] -> scores [B, H, T, num_keys], where the last key is one step before the last query.
@@ -71,6 +61,12 @@ class RelativePosition(nn.Module):
         skip, row = skip - first, window - first + steps - 1
         skewed = F.pad(scores, (0, steps), value=lowest(scores)).flatten(-2)[..., skip : skip + steps * row]
         return skewed.reshape(*query.shape[:-1], row)[..., :num_keys]
+
+
+def _newest(own: Tensor, columns: int) -> Tensor:
+    """The last columns of `own`, its first one again and again where there are not as many."""
+    missing = columns - own.shape[1]
+    return torch.cat([own[:, :1].expand(-1, missing), own], dim=1) if missing > 0 else own[:, -missing:]
 
 
 def lowest(scores: Tensor) -> float:
