@@ -122,3 +122,11 @@ def whole_lanes(episodes: Episodes, batch_size: int) -> EpisodeLanes:
         tokens[row, : end - begin] = torch.from_numpy(episodes.tokens[begin:end])
         labels[row, : end - begin] = torch.from_numpy(episodes.labels[begin:end])
     return EpisodeLanes(tokens, labels)
+
+
+def resets(tokens: Tensor, begin: int | None) -> Tensor | None:
+    """[B, T], where the memory begins anew: before every token `begin`; None if nowhere."""
+    if begin is None:
+        return None
+    begins = tokens == begin
+    return begins if bool(begins.any()) else None

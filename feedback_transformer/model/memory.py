@@ -175,8 +175,13 @@ class MemoryState:
         return slots > 0 and self.length.device.type == "cpu" and bool((self.length >= slots).all())
 
     def detach(self) -> MemoryState:
-        """Cut the graph here: the next block starts from these memories as plain numbers."""
-        return MemoryState(self.memory.detach(), self.length)
+        """Cut the graph here: the next block starts from these memories as plain numbers.
+
+        Slots that exist for no row are left behind, where that can be told without waiting for a device.
+        """
+        slots = self.memory.shape[2]
+        spare = slots - int(self.length.max()) if self.length.device.type == "cpu" else 0
+        return MemoryState(self.memory.detach()[:, :, spare:], self.length)
 
     def reset(self, rows: Tensor) -> MemoryState:
         """Rows where `rows` [B] is true begin a new stream; the others do not notice."""

@@ -55,6 +55,10 @@ class AssociativeRecall(EpisodeTask):
     def metric(self) -> str:
         return "accuracy"
 
+    @property
+    def begin(self) -> int:
+        return BEGIN
+
     def episodes(self, count: int, seed: int) -> Episodes:
         random, pairs = generator(seed), self.num_pairs
         keys = random.random((count, self.num_keys)).argsort(axis=1)[:, :pairs]
@@ -71,4 +75,4 @@ class AssociativeRecall(EpisodeTask):
         return Episodes(tokens.ravel(), labels.ravel(), np.arange(count) * (1 + self.length))
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        return {"accuracy": label_accuracy(model, episodes, device)}
+        return {"accuracy": label_accuracy(model, episodes, device, self.begin)}

@@ -40,11 +40,15 @@ class FormalLanguage(EpisodeTask):
     def metric(self) -> str:
         return "scaled"
 
+    @property
+    def begin(self) -> int:
+        return self.inputs.index("begin")
+
     def held_out(self) -> FormalLanguage:
         return replace(self, length=self.test_length, min_length=self.min_test_length)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        return scaled_scores(label_accuracy(model, episodes, device), len(self.outputs))
+        return scaled_scores(label_accuracy(model, episodes, device, self.begin), len(self.outputs))
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Parity(FormalLanguage):
         lengths = random.integers(self.min_length, self.length + 1, size=count)
         bits = random.integers(0, 2, size=int(lengths.sum()))
         firsts = np.cumsum(lengths) - lengths
-        return questions(bits, lengths, np.add.reduceat(bits, firsts) % 2, begin=2)
+        return questions(bits, lengths, np.add.reduceat(bits, firsts) % 2, self.begin)
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,11 @@ class ModularArithmetic(FormalLanguage):
         random = generator(seed)
         if not self.brackets:
             digits = random.integers((self.min_length + 2) // 2, (self.length + 1) // 2 + 1, size=count)
-            return questions(*chains(digits, random), begin=len(SYMBOLS))
+            return questions(*chains(digits, random), self.begin)
         lengths = random.integers(self.min_length, self.length + 1, size=count)
         made = [bracketed(int(length), random) for length in lengths]
         symbols = np.concatenate([np.array(expression) for expression, _ in made])
-        return questions(symbols, lengths, np.array([value for _, value in made]), begin=len(SYMBOLS))
+        return questions(symbols, lengths, np.array([value for _, value in made]), self.begin)
 
 
 def chains(digits: Array, random: np.random.Generator) -> tuple[Array, Array, Array]:

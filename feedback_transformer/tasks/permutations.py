@@ -19,6 +19,7 @@ from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
 SIZE = 5
+BEGIN = 0
 ALL = np.array(list(itertools.permutations(range(SIZE))))  # [120, 5]; the first changes nothing
 NAMES = tuple("".join(str(place + 1) for place in permutation) for permutation in ALL)
 # The permutations that are symbols, by their number in ALL; token i + 1 is the i-th of them.
@@ -62,13 +63,17 @@ class Permutations(EpisodeTask):
     def metric(self) -> str:
         return "accuracy"
 
+    @property
+    def begin(self) -> int:
+        return BEGIN
+
     def episodes(self, count: int, seed: int) -> Episodes:
         symbols = GENERATORS[self.generators]
         drawn = generator(seed).integers(0, len(symbols), size=(count, self.length))
         state, states = np.zeros(count, dtype=np.int64), np.empty_like(drawn)
         for t in range(self.length):
             state = states[:, t] = after()[state, symbols[drawn[:, t]]]
-        tokens = np.concatenate([np.zeros((count, 1), dtype=np.int64), drawn + 1], axis=1)
+        tokens = np.concatenate([np.full((count, 1), BEGIN), drawn + 1], axis=1)
         labels = np.concatenate([np.full((count, 1), NO_LABEL), states], axis=1)
         return Episodes(tokens.ravel(), labels.ravel(), np.arange(count) * (self.length + 1))
 
@@ -76,7 +81,7 @@ class Permutations(EpisodeTask):
         return replace(self, length=self.test_length)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        right = right_labels(model, episodes, device).reshape(len(episodes), -1)
+        right = right_labels(model, episodes, device, self.begin).reshape(len(episodes), -1)
         return {"accuracy": float(right.mean()), "last": float(right[:, -1].mean())}
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from feedback_transformer.data.episodes import NO_LABEL, Episodes, Lanes, training_lanes, whole_lanes
+from feedback_transformer.data.episodes import NO_LABEL, Episodes, Lanes, resets, training_lanes, whole_lanes
 from feedback_transformer.decoding import BLOCK, Sampling, generate
 
 AnyTask = TypeVar("AnyTask", bound="EpisodeTask")
@@ -141,25 +141,34 @@ def spell(task: EpisodeTask, episodes: Episodes) -> str:
 
 
 @torch.no_grad()
-def predict(model: nn.Module, tokens: Tensor, device: torch.device) -> Tensor:
-    """tokens [B, n] -> the most likely output at every position [B, n], from an empty memory, in blocks."""
+def predict(model: nn.Module, tokens: Tensor, device: torch.device, begin: int | None = None) -> Tensor:
+    """tokens [B, n] -> the most likely output at every position [B, n], from an empty memory, in blocks.
+
+    The memory is emptied again before every token `begin`.
+    """
     state, answers = None, []
     for block in torch.split(tokens, BLOCK, dim=1):
-        logits, state = model(block.to(device), state)
+        block = block.to(device)
+        logits, state = model(block, state, resets(block, begin))
         answers.append(logits.argmax(dim=-1).cpu())
     return torch.cat(answers, dim=1)
 
 
-def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, per_lane: int = 8) -> float:
+def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, begin: int | None = None) -> float:
     """The part of the labels that are right."""
-    right = right_labels(model, episodes, device, per_lane)
+    right = right_labels(model, episodes, device, begin)
     return int(right.sum()) / max(1, len(right))
 
 
-def right_labels(model: nn.Module, episodes: Episodes, device: torch.device, per_lane: int = 8) -> NDArray[np.bool_]:
-    """Whether each label is right, in their order; episodes follow each other in a lane with the memory carried."""
-    lanes = whole_lanes(episodes, max(1, len(episodes) // per_lane))
-    right = predict(model, lanes.tokens, device) == lanes.labels
+def right_labels(
+    model: nn.Module, episodes: Episodes, device: torch.device, begin: int | None = None
+) -> NDArray[np.bool_]:
+    """Whether each label is right, in their order.
+
+    Episodes follow each other in a lane, with the memory carried unless each starts with the token `begin`.
+    """
+    lanes = whole_lanes(episodes, max(1, len(episodes) // LANE_EPISODES))
+    right = predict(model, lanes.tokens, device, begin) == lanes.labels
     return right[lanes.labels != NO_LABEL].numpy()
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.data.episodes import NO_LABEL
+from feedback_transformer.data.episodes import NO_LABEL, resets
 from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.training.run import RunConfig
@@ -26,17 +26,10 @@ class Learner(nn.Module):
     def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
         """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
         if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
-            losses, state = self.model.losses(tokens, labels, state, self._reset(tokens))
+            losses, state = self.model.losses(tokens, labels, state, resets(tokens, self.begin))
             return losses.sum(), 0, state
-        logits, state = self.model(tokens, state, self._reset(tokens))
+        logits, state = self.model(tokens, state, resets(tokens, self.begin))
         return *summed(logits, labels, self.smoothing), state
-
-    def _reset(self, tokens: Tensor) -> Tensor | None:
-        """Where the memory begins anew, if anywhere in this block."""
-        if self.begin is None:
-            return None
-        begins = tokens == self.begin
-        return begins if bool(begins.any()) else None
 
 
 class PairLearner(nn.Module):
