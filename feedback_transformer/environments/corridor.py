@@ -34,13 +34,15 @@ class Corridor(Environment):
 
     The blue door is on the left, the green one on the right. The object is seen at the first step only, whatever the
     agent does, so waiting shows nothing. The right door is worth +1; the wrong one, and coming too late, cost 1. Turns
-    on the way, and walking on at the doors, only take time.
+    on the way, and walking on at the doors, only take time. The agent is not told what it did last: it could turn left
+    now and then for blue, right for green, and would need no more memory than to the last turn.
     """
 
     length: int = documented(30, "steps from the object to the doors")
     episode_steps: int = documented(0, "when it is too late; 0 means 4 * length + 10")
 
     actions = ("forward", "left", "right")
+    tells_action = False
 
     def __post_init__(self) -> None:
         check_types(self)

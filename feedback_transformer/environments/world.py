@@ -130,6 +130,7 @@ class Environment(ABC):
 
     actions: tuple[str, ...]
     episode_steps: int
+    tells_action = True  # an agent is told what it did last; where it is not, it cannot write itself notes by acting
 
     @property
     @abstractmethod

@@ -25,7 +25,8 @@ class Policy(nn.Module):
     """What to do, and what the moment is worth, from all that was seen and done.
 
     An observation is P small numbers, `sizes[p]` values the p-th. Each has embeddings of its own, and so has the action
-    that was taken last, without which nobody could know where it has led; their sum goes into the core.
+    that was taken last, without which nobody could know where it has led; their sum goes into the core. A policy that
+    is not told its actions reads `no_action` always.
 
     >>> policy = Policy(ModelConfig(model_dim=16), sizes=(5, 3), num_actions=4)
     >>> seen, last = torch.tensor([[4, 0], [1, 2]]), policy.no_action(2)
@@ -34,12 +35,19 @@ class Policy(nn.Module):
     (torch.Size([2, 4]), torch.Size([2]))
     """
 
-    def __init__(self, config: ModelConfig, sizes: Sequence[int], num_actions: int, engine: str = "auto") -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        sizes: Sequence[int],
+        num_actions: int,
+        told_actions: bool = True,
+        engine: str = "auto",
+    ) -> None:
         super().__init__()
         if not sizes or min(sizes) < 1 or num_actions < 1:
             raise ConfigError(f"sizes = {tuple(sizes)} and num_actions = {num_actions} must be 1 or more")
         check_name(engine)
-        self.config, self.num_actions = config, num_actions
+        self.config, self.num_actions, self.told_actions = config, num_actions, told_actions
         self.core = CORES[config.core](config)
         if isinstance(self.core, FeedbackTransformer):
             self.core.engine = engine
@@ -71,6 +79,8 @@ class Policy(nn.Module):
 
     def _embed(self, seen: Tensor, last: Tensor) -> Tensor:
         offsets: Tensor = self.offsets  # type: ignore[assignment]
+        if not self.told_actions:
+            last = torch.full_like(last, self.num_actions)
         parts = torch.cat([seen, last.unsqueeze(-1)], dim=-1) + offsets  # [.., P + 1]
         x = F.embedding_bag(parts.flatten(0, -2), self.embedding, mode="sum")
         return x.view(*parts.shape[:-1], -1)

@@ -26,7 +26,8 @@ from feedback_transformer.training.run import RunConfig
 def make_model(run: RunConfig) -> Any:
     """The model of a run, with its first weights drawn from torch's random numbers."""
     if isinstance(run.task, Environment):
-        return Policy(run.model, run.task.observation_sizes, len(run.task.actions), engine=run.train.engine)
+        sizes, num_actions = run.task.observation_sizes, len(run.task.actions)
+        return Policy(run.model, sizes, num_actions, run.task.tells_action, engine=run.train.engine)
     if isinstance(run.task, PairTask):
         return EncoderDecoder(run.model, run.task.input_size, engine=run.train.engine)
     return LanguageModel(run.model, run.task.input_size, run.task.output_size, engine=run.train.engine)

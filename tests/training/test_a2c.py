@@ -105,6 +105,16 @@ def test_episodes_that_end_inside_a_block_are_like_episodes_apart(core: str) -> 
             torch.testing.assert_close(acting, logits[:, t])
 
 
+def test_in_the_corridor_nobody_writes_notes_by_acting(tmp_path: Path) -> None:
+    """What was done on the way makes no difference to what is decided; in a maze it does."""
+    for world, told in (("corridor", False), ("maze", True)):
+        trainer = ActorCritic(small_run(world=world), tmp_path / world, CPU)
+        block = trainer.act(7, [])
+        (logits, _), _ = trainer.model(block.seen, block.last)
+        (others, _), _ = trainer.model(block.seen, torch.zeros_like(block.last))
+        assert torch.equal(logits, others) != told, world
+
+
 @pytest.mark.parametrize("core", CORES)
 def test_the_replay_decides_as_acting_did(core: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block after block, with memory carried and episodes ending anywhere."""
