@@ -1,8 +1,8 @@
 """Table 1: toy tasks, an experiment a task. `reproduce toy-tasks` runs them all.
 
 The paper's numbers are parts of 1 here, as scores are. Its Transformer has 4 layers, and another 8 in the algorithmic
-task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens, the Transformer of 8 layers,
-which takes an hour and more a run, with one seed. Copy and reverse with an encoder are in `copy_pairs.py`.
+task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens; the Transformer of 8
+layers, which takes an hour and more, with one seed. Copy and reverse with an encoder are in `copy_pairs.py`.
 """
 
 from __future__ import annotations

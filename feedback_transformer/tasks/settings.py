@@ -103,9 +103,7 @@ TOY_FIELDS = {name: {"min_length": "1", "plain": "0.7"} for name in ("copy", "re
 
 # Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
 # model fails, it is not for want of memory. Distances that the training strings do not have share one entry.
-FORMAL_MODEL = replace(
-    LAPTOP_MODEL, memory_size=260, position_slopes=(2.0, 0.3), position_reach=32, position_std=0.3
-)
+FORMAL_MODEL = replace(LAPTOP_MODEL, memory_size=260, position_slopes=(2.0, 0.3), position_reach=32, position_std=0.3)
 FORMAL_TRAIN = replace(
     LAPTOP_TRAIN,
     steps=1_500,

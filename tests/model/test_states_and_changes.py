@@ -11,6 +11,7 @@ from torch import nn
 
 from feedback_transformer import FeedbackTransformer, ModelConfig
 from feedback_transformer.model.language_model import CORES
+from feedback_transformer.model.memory import MemoryState
 
 CONFIG = ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=6)
 
@@ -95,6 +96,23 @@ def test_a_model_made_and_used_in_inference_mode_steps() -> None:
         x, state = stepped(core)
         y, _ = core.step(x, state)
         torch.testing.assert_close(y, by_block(core, x, state), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["feedback", "transformer"])
+def test_slots_that_no_row_has_are_left_behind_and_nothing_else_changes(kind: str) -> None:
+    torch.manual_seed(0)
+    core = CORES[kind](CONFIG).eval().double()
+    x, reset = torch.randn(3, 10, 16).double(), torch.zeros(3, 10, dtype=torch.bool)
+    reset[0, 7] = reset[1, 6] = reset[2, 8] = True
+    with torch.no_grad():
+        _, state = core(x, None, reset)
+        kept = state.detach()
+        assert (state.memory.shape[2], kept.memory.shape[2]) == (6, 4)
+        for cut in (kept, MemoryState(state.memory, state.length)):
+            torch.testing.assert_close(core(x, cut)[0], core(x, state)[0])
+        nothing = state.reset(torch.ones(3, dtype=torch.bool)).detach()
+        assert nothing.memory.shape[2] == 0
+        torch.testing.assert_close(core(x, nothing)[0], core(x)[0])
 
 
 @pytest.mark.parametrize("kind", ["feedback", "transformer"])  # torch's LSTM knows no autocast on every CPU

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from feedback_transformer.data.episodes import NO_LABEL
+from feedback_transformer.config import ModelConfig
+from feedback_transformer.data.episodes import NO_LABEL, resets
+from feedback_transformer.model.language_model import LanguageModel
 from feedback_transformer.tasks import STATES
 from feedback_transformer.tasks.associative_recall import AssociativeRecall
 from feedback_transformer.tasks.flip_flop import FlipFlop
 from feedback_transformer.tasks.formal_languages import ModularArithmetic, Parity
 from feedback_transformer.tasks.permutations import Permutations
+from feedback_transformer.tasks.task import predict
 from tests.tasks.test_tasks import CPU, Oracle, answers, words
 
 
@@ -173,3 +178,24 @@ def test_recall_asks_every_key_once_for_its_value() -> None:
         places.update(place for place, symbol in enumerate(read[10:]) if symbol != ".")
     assert places[0] > places[19], "soon is more likely than late"
     assert (episodes.labels != NO_LABEL).sum() == 5 * 200
+
+
+# ------------------------------------------------------------------------------------- an empty memory
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+@pytest.mark.parametrize("task", [Parity(length=5), Permutations(length=4), AssociativeRecall(2, 4, 4, 8)])
+def test_what_is_answered_depends_on_its_own_episode_only(task: Any, core: str) -> None:
+    """In a lane of several: each begins with an empty memory."""
+    torch.manual_seed(0)
+    model = LanguageModel(ModelConfig(core=core, model_dim=16), task.input_size, task.output_size).double()
+    episodes = task.episodes(6, 0)
+    tokens = torch.from_numpy(episodes.tokens)[None]
+    with torch.no_grad():
+        together, _ = model(tokens, None, resets(tokens, task.begin))
+        carried, _ = model(tokens)
+        assert not torch.allclose(together, carried)
+        for begin, end in episodes.bounds():
+            torch.testing.assert_close(together[:, begin:end], model(tokens[:, begin:end])[0])
+    assert torch.equal(predict(model, tokens, CPU, task.begin), together.argmax(-1))
+    assert (tokens == task.begin).sum() == len(episodes)
