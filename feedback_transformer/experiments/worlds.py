@@ -10,7 +10,7 @@ from feedback_transformer.presets import preset
 # The memory sizes of a corridor's length, some below it and some above.
 MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
     "smoke": {3: (2, 4)},
-    "laptop": {30: (2, 4, 8, 16, 64), 100: (4, 16, 128)},
+    "laptop": {30: (2, 4, 8, 16, 64), 100: (4, 128)},
     "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
 }
 

@@ -115,25 +115,25 @@ FORMAL_TRAIN = replace(
 )
 LAPTOP_STATES: dict[str, Settings] = {
     "parity": (FORMAL_MODEL, FORMAL_TRAIN),
-    "arithmetic": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=8_000)),
-    "brackets": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=8_000)),
+    "arithmetic": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=4_000)),
+    "brackets": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=4_000)),
     "s5-swaps": (
         FORMAL_MODEL,
         replace(LAPTOP_TRAIN, steps=4_000, bptt=32, curriculum=("length=4", "length=8", "length=16")),
     ),
     "s5": (
         replace(FORMAL_MODEL, model_dim=128, head_dim=64, ff_dim=512),
-        replace(LAPTOP_TRAIN, steps=12_000, bptt=32, curriculum=("length=1", "length=2", "length=4", "length=12")),
+        replace(LAPTOP_TRAIN, steps=6_000, bptt=32, curriculum=("length=1", "length=2", "length=4", "length=12")),
     ),
     "flip-flop": (
         replace(LAPTOP_MODEL, memory_size=512),
-        replace(LAPTOP_TRAIN, steps=2_000, batch_size=32, bptt=64, bptt_start=16, eval_every=250),
+        replace(LAPTOP_TRAIN, steps=1_000, batch_size=32, bptt=64, bptt_start=16, eval_every=250),
     ),
     "recall": (
         replace(LAPTOP_MODEL, memory_size=100),
         replace(
             LAPTOP_TRAIN,
-            steps=8_000,
+            steps=4_000,
             bptt=32,
             bptt_start=16,
             curriculum=("num_pairs=2,length=12", "num_pairs=6,length=36"),
