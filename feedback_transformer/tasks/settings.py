@@ -116,8 +116,8 @@ FORMAL_TRAIN = replace(
 )
 LAPTOP_STATES: dict[str, Settings] = {
     "parity": (FORMAL_MODEL, FORMAL_TRAIN),
-    "arithmetic": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=4_000)),
-    "brackets": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=4_000)),
+    "arithmetic": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=8_000)),
+    "brackets": (FORMAL_MODEL, replace(FORMAL_TRAIN, steps=8_000)),
     "s5-swaps": (
         FORMAL_MODEL,
         replace(LAPTOP_TRAIN, steps=4_000, bptt=32, curriculum=("length=4", "length=8", "length=16")),
