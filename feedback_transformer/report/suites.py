@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
@@ -12,18 +13,22 @@ SUITES = ("toy-tasks", "state-tracking")
 
 
 def suite_table(name: str, results: Path) -> str:
-    """The models that all experiments of the group share, ours and, where it gives one, the paper's number."""
+    """The models that all experiments of the group share or the paper has: ours and, where it gives one, its number."""
     outcomes = [Outcome(EXPERIMENTS[one], "laptop", results) for one in GROUPS[name]]
-    labels = [[variant.label for variant in outcome.variants] for outcome in outcomes]
-    shared = [label for label in labels[0] if all(label in own for own in labels)]
+    counts = Counter(variant.label for outcome in outcomes for variant in outcome.variants)
+    published = {variant.label for outcome in outcomes for variant in outcome.variants if variant.paper is not None}
+    shown = [label for label, count in counts.items() if count == len(outcomes) or label in published]
     rows = []
     for outcome in outcomes:
         variants = {variant.label: variant for variant in outcome.variants}
         for score in outcome.scores:
             cells = [f"{outcome.experiment.name}, {score}"]
-            for label in shared:
+            for label in shown:
+                if label not in variants:
+                    cells.append("-")
+                    continue
                 found, paper = outcome.score(variants[label].key, score), variants[label].published(score)
                 ours = show(found) if found else "not run"
                 cells.append(ours if paper is None else f"{ours} ({paper:g})")
             rows.append(cells)
-    return markdown_table(["task, score", *shared], rows)
+    return markdown_table(["task, score", *shown], rows)
