@@ -141,7 +141,7 @@ def test_cost_grows_with_updates_and_with_what_is_left_out_of_a_batch() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*GROUPS["toy-tasks"], "corridor", "maze", "maze-easy", "water-maze"])
+@pytest.mark.parametrize("name", [*GROUPS["toy-tasks"], "copy-pairs", "corridor", "maze", "maze-easy", "water-maze"])
 def test_every_model_of_the_paper_is_built_stepped_and_costed(name: str) -> None:
     variants = {variant.run.model: variant for variant in EXPERIMENTS[name].variants("paper")}
     for variant in variants.values():

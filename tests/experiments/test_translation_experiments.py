@@ -9,6 +9,7 @@ import pytest
 
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.costing import measured_cost
 from feedback_transformer.report.experiments import Outcome
 from tests.data.test_pairs import write_pairs
 
@@ -27,6 +28,26 @@ def test_every_experiment_on_translation_runs_at_smoke_scale(
     assert main(["reproduce", name, "--scale", "smoke", "--seeds", "1", "--jobs", "2"]) == 0
     outcome = Outcome(EXPERIMENTS[name], "smoke", tmp_path / "results" / "smoke")
     assert all(outcome.records.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "corpus"), [("iwslt", "iwslt14-deen"), ("translation", "wmt14-ende"), ("summarization", "cnn-dailymail")]
+)
+def test_every_model_of_the_paper_on_pairs_is_built_stepped_and_costed(
+    name: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a handful of pairs with a small vocabulary: all but the embeddings is as large as it is there."""
+    monkeypatch.chdir(tmp_path)
+    source, target = map(str, write_pairs(tmp_path))
+    assert main(["prepare", "pairs", "--from", source, target, "--vocab-size", "300", "--out", f"data/{corpus}"]) == 0
+    costs = {}
+    for variant in {variant.run.model: variant for variant in EXPERIMENTS[name].variants("paper")}.values():
+        costs[variant.key] = cost = measured_cost(variant.run)
+        print(f"{variant.key}: {cost}")
+        assert cost.minutes > 1
+        assert 0 < cost.loss < 100
+    assert min(cost.parameters for cost in costs.values()) > 10e6, "full size"
 
 
 @pytest.mark.parametrize("name", ["multi30k", "iwslt", "translation", "summarization"])
