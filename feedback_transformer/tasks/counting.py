@@ -10,19 +10,20 @@ from torch import nn
 
 from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
-from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
+from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
-A, B, GO, END = range(4)
+A, B, BEGIN, GO, END = range(5)
 
 
 @dataclass(frozen=True)
 class Counting(EpisodeTask):
     """n As are read, then the model writes n Bs and `end` by itself; n is drawn from 1 to `length`. For n = 3:
 
-        input    A  A  A  go  B  B  B
-        label    -  -  -   B  B  B  end
+        input    begin  A  A  A  go  B  B  B
+        label      -    -  -  -   B  B  B  end
 
-    Scored by whole sequences: one B too many or too few is wrong.
+    Scored by whole sequences: one B too many or too few is wrong. What a model writes by itself, always its likeliest
+    symbol, is right exactly if each symbol is right behind the right ones, which is asked for many at a time.
     """
 
     length: int = documented(50, "the largest count")
@@ -33,7 +34,7 @@ class Counting(EpisodeTask):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return ("A", "B", "go", "end")
+        return ("A", "B", "begin", "go", "end")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -43,15 +44,21 @@ class Counting(EpisodeTask):
     def metric(self) -> str:
         return "sequence"
 
+    @property
+    def begin(self) -> int:
+        return BEGIN
+
     def episodes(self, count: int, seed: int) -> Episodes:
         numbers = generator(seed).integers(1, self.length + 1, size=count)
         return Episodes.join(*zip(*(self.episode(int(n)) for n in numbers), strict=True))
 
     def episode(self, n: int) -> tuple[Array, Array]:
         """Tokens and labels for one count."""
-        tokens = np.concatenate([np.full(n, A), [GO], np.full(n, B)])
-        labels = np.concatenate([np.full(n, NO_LABEL), np.full(n, B), [END]])
+        tokens = np.concatenate([[BEGIN], np.full(n, A), [GO], np.full(n, B)])
+        labels = np.concatenate([np.full(n + 1, NO_LABEL), np.full(n, B), [END]])
         return tokens, labels
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
-        return free_running_scores(model, episodes, device)
+        right = right_labels(model, episodes, device, self.begin)
+        asked = np.add.reduceat(episodes.labels != NO_LABEL, episodes.starts)
+        return {"sequence": float(np.logical_and.reduceat(right, np.cumsum(asked) - asked).mean())}

@@ -42,11 +42,7 @@ LAPTOP_TOYS: dict[str, Settings] = {
         LAPTOP_MODEL,
         replace(LAPTOP_TRAIN, curriculum=("length=6", "length=12", "length=25", "length=50")),
     ),
-    "counting-50": (LAPTOP_MODEL, replace(LAPTOP_TRAIN, steps=3_000, bptt=32, bptt_start=16)),
-    "counting-1k": (
-        replace(LAPTOP_MODEL, memory_size=64),
-        replace(LAPTOP_TRAIN, bptt=64, bptt_start=16, curriculum=("length=50", "length=200"), validation_episodes=64),
-    ),
+    "counting-50": (replace(LAPTOP_MODEL, memory_size=128), replace(LAPTOP_TRAIN, steps=3_000, bptt=32, bptt_start=16)),
 }
 # To generalise from 40 digits to 400 a model has to look them up by their neighbours: many of them, wherever they are.
 COPYING_MODEL = replace(
@@ -73,6 +69,19 @@ for name in ("copy", "reverse"):
             eval_every=400,
         ),
     )
+LAPTOP_TOYS["counting-1k"] = (
+    replace(COPYING_MODEL, head_dim=16, memory_size=2048, log_scale=False),
+    replace(
+        LAPTOP_TRAIN,
+        steps=2_500,
+        bptt=64,
+        bptt_start=16,
+        learning_rate=1e-3,
+        curriculum=("length=10", "length=50", "length=200", "length=500"),
+        curriculum_gate=0.9995,
+        curriculum_deadline=0.7,
+    ),
+)
 # Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
 # never learns which is whose.
 EASY = "print_weight=2,if_weight=0,echo=0.3"
