@@ -40,8 +40,8 @@ CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, figure of the corridor task",
-    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 10 and 18, 1.5M "
-    "to 4.2M frames, one seed at 100",
+    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 10 and 18, 1.0M "
+    "to 2.8M frames, one seed at 100",
     variants=corridor_variants,
     claims=(
         Claim("Feedback is better where the memory is small", "corridor/feedback-30-4", "corridor/transformer-30-4"),
