@@ -70,10 +70,10 @@ def test_every_number_of_the_papers_first_table_is_there() -> None:
 def test_models_of_a_toy_task_learn_from_as_many_tokens(scale: str) -> None:
     for toy in toy_tasks.TOYS:
         runs = [variant.run for variant in toy_tasks.variants(toy, scale) if variant.label in toy_tasks.LABELS.values()]
-        assert len(runs) == 4
         assert len({(run.train, run.task) for run in runs}) == 1
-        layers = {run.model.num_layers for run in runs if run.model.core == "transformer"}
-        assert layers == {4, 8}
+        assert {run.model.core for run in runs} == {"feedback", "transformer", "lstm"}
+        layers = [run.model.num_layers for run in runs if run.model.core == "transformer"]
+        assert layers == ([4, 8] if toy.task.startswith("algorithmic") else [4]), "as in the paper's table"
 
 
 def test_the_demonstrations_records_answer_the_random_walk() -> None:
