@@ -13,12 +13,12 @@ from feedback_transformer.experiments.costing import measured_cost
 from feedback_transformer.report.experiments import Outcome
 from tests.data.test_pairs import write_pairs
 
+CORPORA = {"iwslt": "iwslt14-deen", "translation": "wmt14-ende", "summarization": "cnn-dailymail"}
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "corpus"), [("multi30k", "multi30k"), ("iwslt", "iwslt14-deen"), ("translation", "wmt14-ende")]
-)
-def test_every_experiment_on_translation_runs_at_smoke_scale(
+@pytest.mark.parametrize(("name", "corpus"), [("multi30k", "multi30k"), *CORPORA.items()])
+def test_every_experiment_on_pairs_runs_at_smoke_scale(
     name: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -31,9 +31,7 @@ def test_every_experiment_on_translation_runs_at_smoke_scale(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "corpus"), [("iwslt", "iwslt14-deen"), ("translation", "wmt14-ende"), ("summarization", "cnn-dailymail")]
-)
+@pytest.mark.parametrize(("name", "corpus"), CORPORA.items())
 def test_every_model_of_the_paper_on_pairs_is_built_stepped_and_costed(
     name: str, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
