@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
 LABELS = {
@@ -92,7 +92,7 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
     if longer:
         fields["steps"], key, label = str(toy.longer), f"{key}-longer", f"{label}, {toy.longer:,} updates"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
-    seeds = (0,) if name == "transformer-8" and scale == "laptop" else (0, 1, 2)
+    seeds = (0,) if name == "transformer-8" and scale == "laptop" else SEEDS
     return Variant(key, label, run, paper=None if longer else toy.paper.get(name), seeds=seeds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from feedback_transformer.config import CORES
 from feedback_transformer.environments.settings import PAPER_LSTMS
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
 # The memory sizes of a corridor's length, some below it and some above.
@@ -30,7 +30,7 @@ def corridor_variant(scale: str, core: str, length: int, memory: int) -> Variant
         fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
     name = f"{CORES[core]}, length {length}"
     run = preset("corridor", scale, core).override(fields)
-    seeds = (0,) if scale == "laptop" and length == 100 else (0, 1, 2)
+    seeds = (0,) if scale == "laptop" and length == 100 else SEEDS
     return Variant(
         f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=seeds
     )
