@@ -24,6 +24,7 @@ from feedback_transformer.training.run import RunConfig
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
 CLOSE = 0.02  # of a score: what is about as good, and less than what one seed can tell
+STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # the 97.5% quantile of t by degrees of freedom: three seeds a model have four
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Experiment:
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+    least: float = 0.0  # a smaller difference between single seeds counts for nothing, however low the scores
     one_machine: bool = True  # all its records are of one, so that their speeds compare
 
     @property
@@ -162,28 +164,22 @@ class Score:
             return 0.0
         return math.sqrt(sum((value - self.mean) ** 2 for value in self.values) / (len(self.values) - 1))
 
-    def error(self, widest: float) -> float:
-        """Of the mean; one or two seeds, which tell little of it, are taken to spread as the widest do."""
-        spread = self.spread if len(self.values) > 2 else max(self.spread, widest)
-        return spread / math.sqrt(len(self.values))
-
 
 def verdict(
-    claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0, level: float | None = None
+    claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0, close: float | None = None
 ) -> str:
-    """Whether the claim held: a difference counts when it is twice its standard error.
+    """Whether the claim held: a difference counts when it is outside its 95% confidence interval (Student's t).
 
-    `widest` is the largest spread between seeds that is known of such scores. Two that are said to be about as good may
-    differ by `CLOSE` of the score (of `level`, where the two are differences of scores), their noise included; single
-    seeds must differ by more than that to count.
+    `widest` is the largest spread between seeds that is known of such scores: what pairs with fewer than two degrees of
+    freedom are taken to spread by. Two that are said to be about as good may differ by `close`, by default `CLOSE` of
+    the score, their noise included; single seeds must differ by more than that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
     """
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
-    widest = max(widest, better.spread, worse.spread)
-    noise = 2 * math.hypot(better.error(widest), worse.error(widest))
-    close = CLOSE * abs(worse.mean if level is None else level)
+    noise = confidence(better, worse, widest)
+    close = CLOSE * abs(worse.mean) if close is None else close
     seeds = min(len(better.values), len(worse.values))
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
@@ -198,3 +194,16 @@ def verdict(
     else:
         answer = "holds" if gain > 0 else "does not hold"
     return answer if seeds > 1 else f"{answer} (one seed)"
+
+
+def confidence(a: Score, b: Score, widest: float) -> float:
+    """Half the width of the 95% confidence interval of the difference of two means, the seeds' variances pooled.
+
+    >>> round(confidence(Score((1.0, 2.0, 3.0)), Score((4.0, 5.0, 6.0)), 0.0), 3)
+    2.27
+    """
+    counts = len(a.values), len(b.values)
+    freedom = sum(counts) - 2
+    pooled = math.sqrt(sum((n - 1) * s.spread**2 for n, s in zip(counts, (a, b), strict=True)) / max(1, freedom))
+    spread = pooled if freedom >= 2 else max(pooled, widest)
+    return STUDENT[min(max(freedom, 2), max(STUDENT))] * spread * math.sqrt(sum(1 / n for n in counts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import PREPARE, depth_claims, over_depth
+from feedback_transformer.experiments.translation import LEAST, PREPARE, depth_claims, over_depth
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": ()}
 
@@ -20,5 +20,6 @@ EXPERIMENT = Experiment(
     prepare=PREPARE["multi30k"],
     variants=variants,
     axis="decoder layers",
+    least=LEAST,
     claims=depth_claims("multi30k", DEPTHS["laptop"]),
 )

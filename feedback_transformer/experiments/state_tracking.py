@@ -34,6 +34,7 @@ class Tracking(NamedTuple):
     title: str
     scores: tuple[str, ...]
     reduced: str
+    chance: float  # the first score of a model that has learned nothing, and a little
     elsewhere: tuple[Elsewhere, ...] = ()
 
 
@@ -44,22 +45,22 @@ def formal(column: int) -> tuple[Elsewhere, ...]:
 SIZE = "0.1M parameters (LSTM: 0.3M)"
 TASKS = (
     Tracking("parity", "Parity of 40 to 256 bits, learned on 40", ("scaled", "accuracy"),
-             f"{SIZE}, 3.7M tokens", formal(0)),
+             f"{SIZE}, 3.7M tokens", 0.05, formal(0)),
     Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
-             f"{SIZE}, 20M tokens", formal(1)),
+             f"{SIZE}, 20M tokens", 0.05, formal(1)),
     Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
-             f"{SIZE}, 20M tokens", formal(2)),
+             f"{SIZE}, 20M tokens", 0.05, formal(2)),
     Tracking("s5-swaps", "Swaps of five things: 256 of them, learned on 32", ("accuracy", "last"),
-             f"{SIZE}, 6.3M tokens",
+             f"{SIZE}, 6.3M tokens", 0.05,
              (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
     Tracking("s5", "Permutations of five things: 256 of them, learned on 32", ("accuracy", "last"),
-             "0.4M parameters (LSTM: 0.3M), 9.5M tokens",
+             "0.4M parameters (LSTM: 0.3M), 9.5M tokens", 0.05,
              (Elsewhere("every model at most", {"last": 0.025}, LOOPED),)),
     Tracking("flip-flop", "Flip-flop language: learned at 80% to ignore", ("sparse", "dense"),
-             f"{SIZE}, 1.6M tokens",
+             f"{SIZE}, 1.6M tokens", 0.55,
              (Elsewhere("LSTM of one layer, 128 wide", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),)),
-    Tracking("recall", "Associative recall of 16 keys", ("accuracy",), f"{SIZE}, 7.0M tokens"),
+    Tracking("recall", "Associative recall of 16 keys", ("accuracy",), f"{SIZE}, 7.0M tokens", 0.1),
 )  # fmt: skip
 
 
@@ -86,9 +87,9 @@ def experiment(own: Tracking) -> Experiment:
         reduced=own.reduced,
         variants=lambda scale: variants(own.task, scale),
         claims=(
-            Claim("Feedback is better than the Transformer", feedback, transformer),
-            Claim("Feedback is better than the LSTM", feedback, lstm),
-            Claim("top-only memory is as good as the weighted sum", top, feedback, equal=True),
+            Claim("Feedback is better than the Transformer", feedback, transformer, chance=own.chance),
+            Claim("Feedback is better than the LSTM", feedback, lstm, chance=own.chance),
+            Claim("top-only memory is as good as the weighted sum", top, feedback, equal=True, chance=own.chance),
         ),
         scores=own.scores,
         elsewhere=own.elsewhere,

@@ -73,15 +73,15 @@ def world_experiment(task: str, title: str, where: str, reduced: str) -> Experim
 
 MAZE = world_experiment(
     "maze", "Maze navigation", "Section 4.2.2",
-    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters, 5.1M frames",
+    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
 )  # fmt: skip
 MAZE_EASY = world_experiment(
     "maze-easy", "Maze navigation, easy", "Appendix, figure of maze navigation easy",
-    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters, 5.1M frames",
+    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
 )  # fmt: skip
 WATER_MAZE = world_experiment(
     "water-maze", "Water maze", "Appendix, figure of the water maze",
-    "5 x 5 cells, 50 steps, 0.1M parameters, 5.1M frames",
+    "5 x 5 cells, 50 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
 )  # fmt: skip
 
 EXPERIMENTS = (CORRIDOR, MAZE, MAZE_EASY, WATER_MAZE)

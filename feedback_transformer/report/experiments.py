@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Claim, Experiment, Record, Score, Variant, verdict
+from feedback_transformer.experiments.experiment import CLOSE, Claim, Experiment, Record, Score, Variant, verdict
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
@@ -107,11 +108,11 @@ class Outcome:
         others = {name: title for name, title in BESIDE.items() if name not in (*self.scores, *hidden)}
         return {name: title for name, title in others.items() if tests and all(name in test for test in tests)}
 
-    def gap(self, better: str, worse: str) -> Score | None:
+    def gap(self, better: str, worse: str, name: str) -> Score | None:
         """By how much one variant is better than another, seed by seed."""
         sign = -1 if self.lower_is_better else 1
         first, second = (
-            {record["run"]["seed"]: record["test"][self.metric] for record in self.records.get(key, [])}
+            {record["run"]["seed"]: record["test"][name] for record in self.records.get(key, [])}
             for key in (better, worse)
         )
         values = tuple(sign * (first[seed] - second[seed]) for seed in first if seed in second)
@@ -127,13 +128,16 @@ class Outcome:
         paper = self._published(claim, name)
         better, worse = self.score(claim.better, name), self.score(claim.worse, name)
         lower, widest = self.lower_is_better, self._widest(name)
-        level = None if worse is None else worse.mean
+        close = 0.0 if worse is None else max(CLOSE * abs(worse.mean), self.experiment.least)
         if claim.than is not None:
-            better, worse, lower = self.gap(claim.better, claim.worse), self.gap(*claim.than), False
-            widest *= math.sqrt(2)
+            ahead = self._answer(replace(claim, than=None)).verdict
+            better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
+            widest, close = math.sqrt(2) * widest, math.sqrt(2) * close
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run")
-        said = verdict(claim, better, worse, lower, widest, level)
+        said = verdict(claim, better, worse, lower, widest, close)
+        if claim.than is not None and said.startswith("holds") and not ahead.startswith("holds"):
+            said = ahead  # by more than elsewhere, but not ahead to begin with
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)

@@ -21,9 +21,10 @@ TITLE = "The Feedback Transformer, reproduced"
 PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
 MEANING = (
     "Every number on this page comes from a record of a run. A claim holds when the difference between the means over "
-    "seeds is more than twice its standard error; one or two seeds are taken to spread as the widest of its table, "
-    "and one must be ahead by two percent. It is not decided when the difference is smaller; it holds reduced when the "
-    "runs are smaller than the paper's. ± is the standard deviation between seeds."
+    "seeds is outside its 95% confidence interval (Student's t, the two variances pooled); a single seed is taken to "
+    "spread as those it is compared with, and must be ahead by two percent at least (half a point of BLEU, a point of "
+    "ROUGE). It is not decided when the difference is smaller, or when neither has learned anything; it holds reduced "
+    "when the runs are smaller than the paper's. ± is the standard deviation between seeds."
 )
 PAGE_STYLE = """
 * { box-sizing: border-box; }

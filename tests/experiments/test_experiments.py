@@ -73,7 +73,7 @@ def test_a_recorded_command_means_the_run_it_stands_for(scale: str) -> None:
             assert configured(words[2], scale, seed, assignments) == run
 
 
-def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
+def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> None:
     claim, same = Claim("", "a", "b"), Claim("", "a", "b", equal=True)
     low, high, wide = Score((1.0, 1.1, 1.05)), Score((1.5, 1.4, 1.45)), Score((0.5, 2.5, 1.6))
     assert verdict(claim, low, high, lower_is_better=True) == "holds"
@@ -94,6 +94,11 @@ def test_a_difference_counts_when_it_is_twice_its_standard_error() -> None:
     assert verdict(same, Score((0.0, 1.0, 1.0)), Score((1.0, 1.0, 1.0)), False).startswith("not decided")
     assert verdict(claim, Score((30.0,)), Score((29.9,)), False) == "not decided: within the noise (one seed)"
     assert verdict(claim, Score((30.0,)), Score((29.0,)), False, widest=1.0).startswith("not decided")
+    edge = Score((1.0, 2.0, 3.0)), Score((3.2, 4.2, 5.2))
+    assert verdict(claim, *edge, True) == "not decided: within the noise", "2.7 standard errors, four degrees of freedom"
+    assert verdict(claim, edge[0], Score((3.3, 4.3, 5.3)), True) == "holds", "2.8 of them"
+    assert verdict(claim, Score((1.4,)), Score((0.9,)), False, close=0.5).startswith("not decided"), "half a point"
+    assert verdict(replace(same, chance=0.9), Score((0.0,) * 3), Score((0.0,) * 3), False).startswith("not decided")
     assert verdict(claim, Score((math.nan,)), Score((1.0,)), False) == "not decided: a score is not a number"
 
 

@@ -122,3 +122,12 @@ def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
     marks = ticks(low, high)
     assert 3 <= len(marks) <= 11
     assert all(low - 1e-9 <= mark <= high + 1e-9 for mark in marks)
+
+
+def test_to_be_ahead_by_more_one_has_to_be_ahead(tmp_path: Path) -> None:
+    for key, bleu in (("feedback-1", 9.0), ("transformer-1", 10.0), ("feedback-2", 5.0), ("transformer-2", 10.0)):
+        make_record(tmp_path, f"wmt14-ende/{key}-seed-0", bleu, "tokenized_bleu", "translation")
+    answers = {a.words: a for a in Outcome(EXPERIMENTS["translation"], "laptop", tmp_path).claims()}
+    gap = answers["and by more with 1 than with 2"]
+    assert gap.here == "-1.000 against -5.000"
+    assert gap.verdict == "does not hold (one seed)"
