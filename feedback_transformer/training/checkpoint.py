@@ -10,12 +10,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from feedback_transformer.config import ConfigError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 HEADER = "feedback-transformer"
 FORMAT = 1
@@ -75,6 +82,24 @@ def _umask() -> int:
 def write_json(path: Path, value: Any) -> None:
     """JSON, atomically, in a form that reads well and compares line by line."""
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n"))
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Make the folder, for this process alone until the file is closed: two trainings would mix what they write."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")  # noqa: SIM115 (held as long as the run)
+    except OSError as error:
+        raise ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise ConfigError(f"another process is training in {folder}; wait for it, or choose another --out") from None
+    except OSError:
+        pass  # a file system that has no locks
+    return file
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -71,6 +71,16 @@ def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[
     return run, model.eval()
 
 
+def check_same_run(run: RunConfig, meta: dict[str, Any], path: Path) -> None:
+    """The checkpoint is one of this very run, on the same corpus."""
+    check_fingerprints(run, meta, path, "vocabulary", "text")
+    differences = run_of(meta, path).differences(run)
+    if meta.get("fingerprints"):  # the corpus is the same, so it may have moved
+        differences = [text for text in differences if not text.startswith("task.data ")]
+    if differences:
+        raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
+
+
 # ------------------------------------------------------------------------------ the corpus that a run depends on
 
 CORPUS = "corpus_from_here"  # in a run's config.json: the way from its folder to the corpus

@@ -35,6 +35,8 @@ class Team:
             return cls()
         if batch_size % size:
             raise ConfigError(f"TrainConfig.batch_size = {batch_size} cannot be shared by {size} processes evenly")
+        if device.type == "cuda":
+            torch.cuda.set_device(device)  # what gathering goes by
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return cls(dist.get_rank(), size)
@@ -66,6 +68,14 @@ class Team:
         sums = torch.tensor(numbers, dtype=torch.float64, device=device)
         dist.all_reduce(sums)
         return sums.tolist()
+
+    def told(self, scores: dict[str, float]) -> dict[str, float]:
+        """What the leading process has found, on all of them."""
+        if self.size == 1:
+            return scores
+        box = [scores]
+        dist.broadcast_object_list(box)
+        return box[0]
 
     def gather(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """`RANK.name` -> tensor of every process, on the leading one; nothing on the others."""

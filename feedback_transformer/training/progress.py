@@ -38,6 +38,7 @@ class Progress:
     best_step: int = 0
     evaluations_since_best: int = 0
     main_steps: int | None = None  # where the main stage ended early, to be fine-tuned from
+    commits: list[str | None] = field(default_factory=list)  # of the code that it ran on
     curve: list[dict[str, Any]] = field(default_factory=list)
 
 

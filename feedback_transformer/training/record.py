@@ -48,7 +48,7 @@ def signature_of(task: Any) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the code that ran, `+` when files have changed since; none outside a checkout."""
+    """The commit of this code, `+` when files have changed since; none outside a checkout."""
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:

@@ -31,7 +31,7 @@ from feedback_transformer.environments.world import Environment
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.averaging import keep_weights
 from feedback_transformer.training.learner import make_learner
-from feedback_transformer.training.loading import check_fingerprints, describe, load_model, make_model, run_of
+from feedback_transformer.training.loading import check_same_run, describe, load_model, make_model
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
@@ -59,7 +59,7 @@ def train(
     """Train until the steps are done or patience ends; return the record, which is also in the folder."""
     trainer = trainer_of(run)(run, folder, torch.device(device), command)
     trainer.begin(resume)
-    with stop_request() as stopping:
+    with trainer.lock or nullcontext(), stop_request() as stopping:
         while not trainer.done:
             trainer.update()
             if trainer.progress.step % run.train.eval_every == 0 or trainer.done:
@@ -67,7 +67,7 @@ def train(
             trainer.report(report)
             if trainer.save_now_and_then(stopping.is_set()):
                 raise StoppedError(f"stopped at step {trainer.progress.step}; everything is in {folder}")
-    return trainer.finish()
+        return trainer.finish()
 
 
 def trainer_of(run: RunConfig) -> type[Trainer]:
@@ -102,6 +102,8 @@ class Trainer:
         self.scores: dict[str, float] = {}
         self.validation = run.task.evaluation("validation", run.train.validation_episodes, run.seed)
         self.board: Any = None
+        self.lock: Any = None
+        self.environment = environment(device)  # of the code that runs, whatever is checked out meanwhile
         self.clock, self.cpu_clock = time.monotonic(), time.process_time()
         self.saved = self.reported = self.clock
         self.speed_from = (self.clock, 0)
@@ -117,20 +119,16 @@ class Trainer:
         last = self.folder / "last.safetensors"
         if last.exists() and not resume:
             raise ConfigError(f"{self.folder} already holds a run; go on with --resume, or choose another --out")
+        if self.team.leads:
+            self.lock = checkpoint.lock_folder(self.folder)
         if last.exists():
             self.restore(last)
-        self._make_folder()
+        if self.environment["commit"] not in self.progress.commits:
+            self.progress.commits.append(self.environment["commit"])
         if self.team.leads:
+            checkpoint.write_json(self.folder / "config.json", describe(self.run, self.folder))
             self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
         self.speed_from = (time.monotonic(), self.progress.tokens)
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if self.team.leads:
-                checkpoint.write_json(self.folder / "config.json", describe(self.run, self.folder))
-        except OSError as error:
-            raise ConfigError(f"cannot write to {self.folder} ({error.strerror}); choose another --out") from None
 
     def save(self, name: str) -> None:
         """All that the run needs to go on from here."""
@@ -169,12 +167,7 @@ class Trainer:
     def restore(self, path: Path) -> None:
         """Exactly where the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
-        check_fingerprints(self.run, meta, path, "vocabulary", "text")
-        differences = run_of(meta, path).differences(self.run)
-        if meta.get("fingerprints"):  # the corpus is the same, so it may have moved
-            differences = [text for text in differences if not text.startswith("task.data ")]
-        if differences:
-            raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Choose another --out")
+        check_same_run(self.run, meta, path)
         if meta["processes"] != self.team.size:
             raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
         load_model(self.model, tensors, path)
@@ -196,10 +189,13 @@ class Trainer:
 
     def finish(self) -> dict[str, Any]:
         """The test set, once, with the best weights."""
-        tensors, _ = checkpoint.load(self.folder / "best.safetensors")
+        tensors, meta = checkpoint.load(self.folder / "best.safetensors")
+        if (step := meta["progress"]["step"]) != (best := self.progress.best_step):
+            raise ConfigError(
+                f"best.safetensors in {self.folder} is of step {step}, not of {best}; train this run again"
+            )
         load_model(self.model, tensors, self.folder / "best.safetensors")
-        data = self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed)
-        test = score(self.model, self.run, data, self.device)
+        test = self.score(self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed))
         self._read_clocks()
         self.write_record(finished=True, test=test)
         if self.board is not None:
@@ -300,7 +296,7 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Scores on the validation set, a point of the curve, checkpoints and the record."""
-        self.scores = score(self.model, self.run, self.validation, self.device)
+        self.scores = self.score(self.validation)
         self.model.train()
         progress, value = self.progress, self.scores[self.run.task.metric]
         sign = -1 if self.run.task.lower_is_better else 1
@@ -332,6 +328,10 @@ class Trainer:
             keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
         self.save("last")  # after the others: a run that is killed in between comes by here again
         self.write_record(finished=False)
+
+    def score(self, data: Any) -> dict[str, float]:
+        """The scores that the leading process finds: what is decided by them is decided alike by all."""
+        return self.team.told(score(self.model, self.run, data, self.device) if self.team.leads else {})
 
     def curve_extras(self) -> dict[str, float]:
         """What else a point of the curve tells."""
@@ -369,7 +369,7 @@ class Trainer:
             "run": self.run.without_places().to_dict(),
             "fingerprints": self.fingerprints,
             "command": self.command,
-            "environment": environment(self.device),
+            "environment": {**self.environment, "commit": ", ".join(filter(None, self.progress.commits)) or None},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "finished": finished,
             "steps": self.progress.step,

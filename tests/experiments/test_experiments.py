@@ -95,7 +95,9 @@ def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> Non
     assert verdict(claim, Score((30.0,)), Score((29.9,)), False) == "not decided: within the noise (one seed)"
     assert verdict(claim, Score((30.0,)), Score((29.0,)), False, widest=1.0).startswith("not decided")
     edge = Score((1.0, 2.0, 3.0)), Score((3.2, 4.2, 5.2))
-    assert verdict(claim, *edge, True) == "not decided: within the noise", "2.7 standard errors, four degrees of freedom"
+    assert verdict(claim, *edge, True) == "not decided: within the noise", (
+        "2.7 standard errors, four degrees of freedom"
+    )
     assert verdict(claim, edge[0], Score((3.3, 4.3, 5.3)), True) == "holds", "2.8 of them"
     assert verdict(claim, Score((1.4,)), Score((0.9,)), False, close=0.5).startswith("not decided"), "half a point"
     assert verdict(replace(same, chance=0.9), Score((0.0,) * 3), Score((0.0,) * 3), False).startswith("not decided")

@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from feedback_transformer.config import ConfigError
+from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.presets import preset
-from feedback_transformer.training import checkpoint, supervised
+from feedback_transformer.training import checkpoint, record, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
+from feedback_transformer.training.stream import TrainingStream
 from feedback_transformer.training.supervised import DivergedError, Trainer, train
 
 CPU = torch.device("cpu")
@@ -177,14 +180,90 @@ def test_the_curriculum_moves_on_at_its_gate_and_at_its_deadline(tmp_path: Path)
     assert stages == [0, 1, 1, 2, 2, 2]
 
 
-def test_the_test_set_is_scored_with_the_best_weights(tmp_path: Path) -> None:
-    run = small_run(steps=40)
+def test_the_test_set_is_scored_with_the_best_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, found = small_run(steps=40, eval_every=10), [0.5, 0.9, 0.4, 0.3, 0.0, 0.0]
+    seen: list[torch.Tensor] = []
+
+    def score(model: torch.nn.Module, *_: Any) -> dict[str, float]:
+        seen.append(torch.cat([weight.detach().flatten() for weight in model.parameters()]))
+        return {"accuracy": found[len(seen) - 1]}
+
+    monkeypatch.setattr(supervised, "score", score)
     record = train(run, tmp_path / "run")
-    best = max(record["curve"], key=lambda point: point["accuracy"])
-    assert record["best"] == {"step": best["step"], "accuracy": best["accuracy"]}
+    assert record["best"] == {"step": 20, "accuracy": 0.9}
+    assert torch.equal(seen[4], seen[1])
+    assert not torch.equal(seen[4], seen[3])
     loaded, model = load_run(tmp_path / "run")
     assert loaded == run
-    assert supervised.score(model, run, run.task.evaluation("test", 8, run.seed), CPU) == record["test"]
+    score(model)
+    assert torch.equal(seen[5], seen[1])
+
+
+def test_best_weights_that_are_not_of_the_best_step_are_not_scored(tmp_path: Path) -> None:
+    trainer = Trainer(small_run(), tmp_path, CPU)
+    trainer.begin(resume=False)
+    trainer.update()
+    trainer.evaluate()
+    trainer.update()
+    trainer.save("best")  # as a second process would
+    with pytest.raises(ConfigError, match="is of step 2, not of 1; train this run again"):
+        trainer.finish()
+
+
+def test_the_memory_goes_on_from_block_to_block_and_begins_anew_with_a_pass(tmp_path: Path) -> None:
+    run = small_run(learning_rate=0, dropout=0, train_episodes=40, length=5, memory_size=20, bptt=8, steps=12)
+    trainer = Trainer(run, tmp_path, CPU)
+    for _ in range(12):
+        trainer.update()
+    stream, passes = TrainingStream(run), []
+    for _ in range(12):
+        tokens, labels, begins = stream.next_block(8)
+        passes += [[]] if begins else []
+        passes[-1].append((tokens, labels))
+    assert len(passes) > 2
+    assert min(map(len, passes[:-1])) > 1
+    expected = []
+    for blocks in passes:  # each read as a whole, in one go
+        logits, _ = trainer.model(torch.cat([tokens for tokens, _ in blocks], dim=1))
+        for part, (_, labels) in zip(logits.split(8, dim=1), blocks, strict=True):
+            expected.append(cross_entropy(part.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL).item())
+    assert trainer.losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_folder_is_for_one_training_at_a_time(tmp_path: Path) -> None:
+    run = small_run()
+    trainer = Trainer(run, tmp_path, CPU)
+    trainer.begin(resume=False)
+    with pytest.raises(ConfigError, match="another process is training in"):
+        train(run, tmp_path, resume=True)
+    trainer.lock.close()
+    assert train(run, tmp_path, resume=True)["finished"]
+
+
+def test_the_record_names_the_code_that_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, commits = small_run(), iter(["first", "second", "third"])
+    monkeypatch.setattr(record, "commit", lambda: next(commits))
+    trainer = Trainer(run, tmp_path, CPU)
+    trainer.begin(resume=False)
+    trainer.update()
+    trainer.save("last")
+    trainer.lock.close()
+    assert trainer.record(finished=False)["environment"]["commit"] == "first"
+    assert train(run, tmp_path, resume=True)["environment"]["commit"] == "first, second"
+
+
+def test_looking_far_costs_and_a_span_stays_in_its_bounds(tmp_path: Path) -> None:
+    fields = {"adaptive_span": True, "memory_size": 64, "dropout": 0, "gradient_clip": 0, "warmup_steps": 0}
+    gradients = []
+    for cost in (0.0, 0.5):
+        trainer = Trainer(small_run(span_loss=cost, **fields), tmp_path / str(cost), CPU)
+        trainer.update()
+        gradients.append([span.extent.grad.clone() for span in trainer.model.spans()])
+        assert all(float(span.extent.detach().min()) >= 0 for span in trainer.model.spans())
+    assert len(gradients[0]) == trainer.run.model.num_layers
+    for without, with_cost in zip(*gradients, strict=True):
+        torch.testing.assert_close(with_cost - without, torch.full_like(without, 0.5 * 64 / len(without)))
+    assert all((span.extent == 0).all() for span in trainer.model.spans()), "pushed below zero, and put back"
 
 
 def test_the_record_holds_what_a_result_depends_on(tmp_path: Path) -> None:
