@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DivergedError as error:
         return complain(str(error), FAILED)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "memory" in str(error):
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
             return complain(f"there is not enough memory for this ({str(error).splitlines()[0]})", FAILED)
         raise
     except KeyboardInterrupt:
@@ -239,9 +239,9 @@ def run_evaluate(options: argparse.Namespace) -> int:
             f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
         )
     held_out = getattr(task, "held_out", lambda: task)()
+    if isinstance(task, Translation | Language) and (options.episodes is not None or options.seed is not None):
+        raise ConfigError("--episodes and --seed are for tasks that are drawn; for fewer pairs set test_pairs=N")
     if isinstance(task, Translation):
-        if options.episodes is not None or options.seed is not None:
-            raise ConfigError("--episodes and --seed are for tasks that are drawn; set test_pairs=N for fewer pairs")
         return translate.evaluate(task, model, torch.device(device), f"{run.task_name} {run.model.core}", options.json)
     if assignments and held_out == getattr(own, "held_out", lambda: own)():
         raise ConfigError(f"{', '.join(assignments)} changes nothing: {run.task_name} is scored on {held_out}")

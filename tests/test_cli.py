@@ -11,8 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from feedback_transformer import cli
 from feedback_transformer.cli import main
+from feedback_transformer.presets import preset
+from feedback_transformer.training import checkpoint
+from feedback_transformer.training.checkpoint import CheckpointError
+from feedback_transformer.training.supervised import Trainer, train
 
 SMOKE = ["train", "random-walk", "--preset", "smoke", "--quiet"]
 
@@ -75,6 +81,8 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         (["train", "random-walk", "num_layers=-3"], "ModelConfig.num_layers = -3 must be 1 or more"),
         (["train", "random-walk", "num_layers=x"], "ModelConfig.num_layers = 'x' is not of type int"),
         (["train", "random-walk", "--device", "gpu9"], "device 'gpu9' is not available"),
+        (["train", "random-walk", "--device", "meta"], "device 'meta' is not available"),
+        (["train", "arithmetic", "length=4", "min_length=4"], "length = 4 = min_length must be odd without brackets"),
         (["train", "random-walk", "steps=1e400"], "TrainConfig.steps = '1e400' is not of type int"),
         (["train", "random-walk", "learning_rate=inf"], "learning_rate = 'inf' is not of type float, and finite"),
         (["train", "random-walk", "engine=turbo"], "there is no engine 'turbo'"),
@@ -131,6 +139,43 @@ def test_a_field_that_does_not_change_the_score_is_a_sentence(
     assert "length changes nothing: copy is scored on" in complaint(
         capsys, "evaluate", str(tmp_path / "copy"), "length=9"
     )
+    run = preset("flip-flop", "smoke").override({"steps": "1"})
+    train(run, tmp_path / "flip-flop")
+    assert "ignore changes nothing" in complaint(capsys, "evaluate", str(tmp_path / "flip-flop"), "ignore=0.3")
+
+
+def test_a_full_disk_is_a_sentence_and_nothing_is_lost(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 0
+    before = (tmp_path / "run" / "last.safetensors").read_bytes()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    trainer = Trainer(preset("random-walk", "smoke"), tmp_path / "run", torch.device("cpu"))
+    with pytest.raises(CheckpointError, match=r"No space left on device.*what was there before is kept"):
+        trainer.save("last")
+    assert (tmp_path / "run" / "last.safetensors").read_bytes() == before
+    assert "No space left on device" in complaint(capsys, *SMOKE, "--out", str(tmp_path / "other"))
+
+
+def test_only_want_of_memory_is_called_that(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(error: Exception) -> None:
+        def instead(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(cli, "train", instead)
+
+    fail(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."))
+    assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 1
+    assert "there is not enough memory" in capsys.readouterr().err
+    fail(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        main([*SMOKE, "--out", str(tmp_path / "run")])
 
 
 def test_an_unwritable_folder_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def positive_number(text: str) -> int:
 def check_device(name: str) -> str:
     """The device, if it is here."""
     try:
-        torch.empty(1, device=name)
+        torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError, ValueError):
         raise ConfigError(f"device {name!r} is not available here; choose another --device, for example cpu") from None
     return name

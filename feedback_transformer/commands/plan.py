@@ -47,7 +47,7 @@ def show_plan(
 ) -> None:
     """What is asked for, what has no record, and the cost in all; on request that of every variant."""
     for experiment in experiments:
-        console.print(f"[bold]{experiment.title}[/bold] ({experiment.where})", highlight=False)
+        console.print(f"[bold]{experiment.title}[/bold] ({experiment.place})", highlight=False)
         if scale != "paper":
             console.print(f"Reduced: {experiment.reduced}.", highlight=False)
         if scale == "laptop" and experiment.prepare:

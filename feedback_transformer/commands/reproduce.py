@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from feedback_transformer.commands.machine import check_device, positive_number
 from feedback_transformer.commands.plan import missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
@@ -27,7 +28,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
     sub.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
-    sub.add_argument("--jobs", type=int, default=1, help="trainings at a time, each on one core (1)")
+    sub.add_argument("--jobs", type=int, default=1, help="trainings at a time (1)")
+    sub.add_argument("--device", default="cpu", help="where they run: cpu, cuda, cuda:1, mps (cpu)")
+    sub.add_argument("--threads", type=positive_number, default=1, help="CPU threads of each (1)")
     sub.add_argument("--plan", action="store_true", help="only say what would be done, and its cost by records")
     sub.add_argument(
         "--measure", action="store_true", help="the same; where no record tells the cost, take two updates"
@@ -52,17 +55,15 @@ def run(options: argparse.Namespace) -> int:
     if options.measure:
         missing = [row.measured() for row in missing]
     show_plan(chosen, scale, missing, console, only_plan)
-    return 0 if only_plan else reproduce(chosen, scale, options.runs, results, options.jobs, seeds, console)
+    return 0 if only_plan else reproduce(chosen, results, options, console)
 
 
-def reproduce(
-    chosen: list[Experiment], scale: str, runs: Path, results: Path, jobs: int, seeds: int, console: Console
-) -> int:
+def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespace, console: Console) -> int:
     """Train what has no record yet, then show what came out; returns the exit code."""
-    missing = {key: run for key, run in wanted(chosen, scale, seeds).items() if not kept_record(results, key, run)}
-    work = {
-        key: Job(key, run, runs / f"reproduce-{scale}" / key, train_command(run, scale)) for key, run in missing.items()
-    }
+    scale, device = options.scale, check_device(options.device)
+    runs = {key: run for key, run in wanted(chosen, scale, options.seeds).items() if not kept_record(results, key, run)}
+    folder = options.runs / f"reproduce-{scale}"
+    work = {key: Job(key, run, folder / key, train_command(run, scale)) for key, run in runs.items()}
 
     def keep(key: str) -> None:
         record = finished_record(work[key])
@@ -73,7 +74,7 @@ def reproduce(
     for key in [key for key, job in work.items() if finished_record(job) is not None]:
         keep(key)
         del work[key]
-    code = train_all(work, jobs, console, keep) if work else 0
+    code = train_all(work, options.jobs, console, keep, device, options.threads) if work else 0
     for experiment in chosen:
         show(experiment, scale, results, console)
     return code

@@ -139,7 +139,8 @@ def train_command(run: RunConfig, scale: str) -> str:
         before = start.sections()[section]
         for name in vars(config):
             if (value := getattr(config, name)) != getattr(before, name):
-                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                between = ";" if isinstance(value, tuple) and isinstance(value[0] if value else 0, str) else ","
+                text = between.join(map(str, value)) if isinstance(value, tuple) else str(value)
                 words.append(f"{name}={text}")
     return " ".join([*map(shlex.quote, words), "--seed", str(run.seed), "--threads", "1"])
 

@@ -1,4 +1,4 @@
-"""Many trainings, some at a time, each in a process of its own on one core: watched, stopped and gone on with."""
+"""Many trainings, some at a time, each in a process of its own: watched, stopped and gone on with."""
 
 from __future__ import annotations
 
@@ -51,9 +51,17 @@ def finished_record(job: Job) -> dict[str, Any] | None:
 
 
 def train_all(
-    jobs: Mapping[str, Job], at_a_time: int, console: Console, done: Callable[[str], None] = lambda key: None
+    jobs: Mapping[str, Job],
+    at_a_time: int,
+    console: Console,
+    done: Callable[[str], None] = lambda key: None,
+    device: str = "cpu",
+    threads: int = 1,
 ) -> int:
-    """Up to `at_a_time` trainings together, in order; `done` hears of each that has finished. Returns an exit code."""
+    """Up to `at_a_time` trainings together, in order; `done` hears of each that has finished.
+
+    One that fails does not keep the others from being done. Returns an exit code.
+    """
     if at_a_time < 1:
         raise ConfigError(f"--jobs = {at_a_time} must be 1 or more")
     context = multiprocessing.get_context("spawn")
@@ -61,13 +69,13 @@ def train_all(
     waiting = list(jobs)
     working: dict[str, Any] = {}
     watch = Watch(jobs, console)
-    code = 0
+    code, failed = 0, []
     with watch, stop_request() as stopping:
-        while working or (waiting and not code):
-            while waiting and len(working) < at_a_time and not code:
+        while working or (waiting and code != INTERRUPTED):
+            while waiting and len(working) < at_a_time and code != INTERRUPTED:
                 key = waiting.pop(0)
                 job = jobs[key]
-                arguments = (job.run.to_dict(), str(job.folder), key, job.name, job.command, updates)
+                arguments = (job.run.to_dict(), str(job.folder), key, job.name, job.command, updates, device, threads)
                 working[key] = context.Process(target=_train_one, args=arguments)
                 working[key].start()
             _drain(updates, watch)
@@ -82,9 +90,13 @@ def train_all(
                     del working[key]
                     if process.exitcode == 0:
                         done(key)
+                    elif code != INTERRUPTED:
+                        failed.append(jobs[key].name)
         _drain(updates, watch)
     if code == INTERRUPTED:
         print("stopped, and everything is saved; run it again to go on", file=sys.stderr)
+    elif failed:
+        print(f"{len(failed)} of {len(jobs)} failed: {', '.join(failed)}", file=sys.stderr)
     return code
 
 
@@ -98,14 +110,16 @@ def _drain(updates: Any, watch: Watch) -> None:
         return
 
 
-def _train_one(run: dict[str, Any], folder: str, key: str, name: str, command: str | None, updates: Any) -> None:
+def _train_one(
+    run: dict[str, Any], folder: str, key: str, name: str, command: str | None, updates: Any, device: str, threads: int
+) -> None:
     """The whole life of one training process."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     if hasattr(os, "nice"):
         os.nice(1)  # leave the machine usable
     try:
         config = RunConfig.from_dict(run)
-        train(config, Path(folder), lambda update: updates.put((key, update)), resume=True, command=command)
+        train(config, Path(folder), lambda update: updates.put((key, update)), True, device, command)
     except StoppedError:
         sys.exit(INTERRUPTED)
     except (ValueError, RuntimeError) as error:

@@ -92,6 +92,12 @@ class ModularArithmetic(FormalLanguage):
 
     brackets: bool = documented(False, "put operations in brackets")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for shortest, longest in (("min_length", "length"), ("min_test_length", "test_length")):
+            if not self.brackets and (only := getattr(self, shortest)) == getattr(self, longest) and only % 2 == 0:
+                raise ConfigError(f"ModularArithmetic.{longest} = {only} = {shortest} must be odd without brackets")
+
     @property
     def inputs(self) -> tuple[str, ...]:
         return (*SYMBOLS, "begin", "=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +76,14 @@ class Language:
         offset = int(np.random.default_rng(derive_seed(seed, "train", 1 + number)).integers(furthest))
         return TokenLanes(tokens, batch_size, offset)
 
+    def held_out(self) -> Language:
+        return replace(self, valid_tokens=0)  # which the test set does not know
+
     def evaluation(self, split: str, count: int, seed: int) -> HeldOut:
         name = "test" if split == "test" else "valid"
         tokens = self.corpus.split(name)
+        if len(tokens) < 2:
+            raise ConfigError(f"the {name} split of {self.data} has {len(tokens)} tokens: there is nothing to score")
         if name == "valid" and self.valid_tokens:
             tokens = tokens[: self.valid_tokens + 1]
         return HeldOut(tokens, self.corpus.bytes_per_token(name))

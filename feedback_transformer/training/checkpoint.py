@@ -68,6 +68,8 @@ def write_atomically(path: Path, write: Any) -> None:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"cannot write {path} ({error}); what was there before is kept") from None
     finally:
         temporary.unlink(missing_ok=True)
 

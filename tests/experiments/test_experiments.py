@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from feedback_transformer.cli import main
 from feedback_transformer.config import parse_assignments
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Score, train_command, verdict
+from feedback_transformer.experiments.running import Job, train_all
 from feedback_transformer.model.language_model import LanguageModel
-from feedback_transformer.presets import configured
+from feedback_transformer.presets import configured, preset
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.training.run import RunConfig
 
@@ -177,6 +179,23 @@ def test_a_missing_corpus_is_a_sentence(
     error = capfd.readouterr().err
     assert "data/ptb-char" in error
     assert "Traceback" not in error
+
+
+def test_one_that_fails_does_not_keep_the_others_from_being_done(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = preset("random-walk", "smoke"), preset("ptb-char", "smoke").override({"data": str(tmp_path / "none")})
+    jobs = {name: Job(name, run, tmp_path / name) for name, run in (("bad", bad), ("good", good))}
+    done: list[str] = []
+    assert train_all(jobs, 1, Console(), done.append) == 1
+    assert done == ["good"]
+    assert "1 of 2 failed: bad" in capfd.readouterr().err
+
+
+def test_a_command_names_the_stages_of_a_curriculum() -> None:
+    run = preset("random-walk").override({"curriculum": "length=6;length=12", "position_slopes": "1.0,0.5"})
+    words = shlex.split(train_command(run, "laptop"))
+    assert configured("random-walk", "laptop", 0, parse_assignments(w for w in words[3:] if "=" in w)) == run
 
 
 PAIRS = ("multi30k", "iwslt", "translation", "summarization")  # whose corpora are made in a file of their own
