@@ -12,7 +12,7 @@ from feedback_transformer.config import ConfigError, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
-BEGIN, GO, END = 10, 11, 12  # after the ten digits
+BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Copying(EpisodeTask):
         input    begin  3  1  4  go  4  1  3
         label      -    -  -  -   4  1  3  end
 
+    With `chained`, the strings behind the first begin with `next` instead, and what was read and written before them is
+    still in sight: among more places one has to look more closely. There is nothing to find a chained copy's first digit
+    by, so it is not asked for.
+
     `character` is the part of the answer's symbols that are right, `sequence` the part of whole answers, both when
     the model reads its own answers.
     """
@@ -38,6 +42,7 @@ class Copying(EpisodeTask):
     min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
     test_length: int = documented(400, "digits of the strings that models are scored on")
     plain: float = documented(0.0, "the part of the training strings that are made of 2 to 5 different digits only")
+    chained: int = documented(1, "so many training strings in a row share a memory; the others begin with an empty one")
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.length or self.length < 1 or self.test_length < 1:
@@ -47,10 +52,12 @@ class Copying(EpisodeTask):
             )
         if not 0 <= self.plain <= 1:
             raise ConfigError(f"Copying.plain = {self.plain} must be between 0 and 1")
+        if self.chained < 1:
+            raise ConfigError(f"Copying.chained = {self.chained} must be 1 or more")
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return (*"0123456789", "begin", "go", "end")
+        return (*"0123456789", "begin", "go", "end", "next")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -65,7 +72,8 @@ class Copying(EpisodeTask):
         return BEGIN
 
     def episodes(self, count: int, seed: int) -> Episodes:
-        return Episodes.join(*zip(*map(self.episode, self.strings(count, seed)), strict=True))
+        made = [self.episode(digits, number % self.chained > 0) for number, digits in enumerate(self.strings(count, seed))]
+        return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
         """The digits that are to be read, for each of `count` episodes."""
@@ -76,15 +84,17 @@ class Copying(EpisodeTask):
             digits = few_digits(digits, lengths, self.plain, random)
         return np.split(digits, np.cumsum(lengths)[:-1])
 
-    def episode(self, digits: Array) -> tuple[Array, Array]:
+    def episode(self, digits: Array, chained: bool = False) -> tuple[Array, Array]:
         """Tokens and labels for one string of digits."""
         answer = digits[::-1] if self.reverse else digits
-        tokens = np.concatenate([[BEGIN], digits, [GO], answer])
+        tokens = np.concatenate([[NEXT if chained else BEGIN], digits, [GO], answer])
         labels = np.concatenate([np.full(len(digits) + 1, NO_LABEL), answer, [END]])
+        if chained and not self.reverse:
+            labels[len(digits) + 1] = NO_LABEL
         return tokens, labels
 
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0, plain=0.0)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0, chained=1)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)

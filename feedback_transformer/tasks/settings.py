@@ -60,13 +60,13 @@ for name in ("copy", "reverse"):
         COPYING_MODEL,
         replace(
             LAPTOP_TRAIN,
-            steps=3_200,
+            steps=6_400,
             bptt=48,
             bptt_start=16,
             curriculum=("length=4", "length=10", "length=20"),
             validation_episodes=32,
             test_episodes=256,
-            eval_every=400,
+            eval_every=800,
         ),
     )
 LAPTOP_TOYS["counting-1k"] = (
@@ -109,7 +109,7 @@ for name, variables, steps in (("algorithmic-3", 3, 20_000), ("algorithmic-5", 5
     )
 
 # Fields of the task itself.
-TOY_FIELDS = {name: {"min_length": "1", "plain": "0.7"} for name in ("copy", "reverse")}
+TOY_FIELDS = {name: {"min_length": "1", "plain": "0.7", "chained": "4"} for name in ("copy", "reverse")}
 
 # Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
 # model fails, it is not for want of memory. Distances that the training strings do not have share one entry.

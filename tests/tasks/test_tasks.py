@@ -278,6 +278,19 @@ def test_copying_is_trained_at_40_and_tested_at_400() -> None:
         assert task.held_out().episodes(3, 0).bounds()[0] == (0, 2 * 400 + 2)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_chained_strings_share_a_memory_in_training_only(reverse: bool) -> None:
+    task = Copying(reverse=reverse, length=6, min_length=1, chained=3)
+    episodes = task.episodes(10, 2)
+    for number, (begin, end) in enumerate(episodes.bounds()):
+        read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
+        assert read[0] == ("next" if number % 3 else "begin")
+        go = read.index("go")
+        asked = bool(number % 3 == 0 or reverse)  # where a chained copy begins, nothing can be looked up
+        assert labels[go:] == [*(read[go + 1 :][:1] if asked else [None]), *read[go + 2 :], "end"]
+    assert "next" not in words(task, task.held_out().episodes(10, 2).tokens)
+
+
 def test_plain_strings_have_few_digits_in_training_only() -> None:
     task = Copying(length=40, plain=0.5)
     kinds = np.array([len(set(string.tolist())) for string in task.strings(400, 0)])
