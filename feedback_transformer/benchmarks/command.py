@@ -81,8 +81,10 @@ def run(args: argparse.Namespace) -> int:
         console.print(_rich(table))
     console.print(f"record: {path}")
     if one.draw is not None:
-        one.draw(record, path.with_suffix(".png"))
-        console.print(f"chart: {path.with_suffix('.png')}")
+        chart = (args.out or path).with_suffix(".png")
+        chart.parent.mkdir(parents=True, exist_ok=True)
+        one.draw(record, chart)
+        console.print(f"chart: {chart}")
     return 0
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from feedback_transformer.experiments.costing import measured_cost, recorded_minutes
 from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
+from feedback_transformer.report.experiments import reduction
 
 
 class Missing(NamedTuple):
@@ -29,13 +30,12 @@ class Missing(NamedTuple):
         return self._replace(minutes=cost.minutes, known_by=known_by)
 
 
-def missing_variants(experiments: list[Experiment], scale: str, seeds: int, results: Path) -> list[Missing]:
+def missing_variants(experiments: list[Experiment], scale: str, seeds: int | None, results: Path) -> list[Missing]:
     """Each once, though experiments share them."""
     variants = {variant.key: variant for experiment in experiments for variant in experiment.variants(scale)}
     found = []
     for variant in variants.values():
-        runs = [(key, run) for key, run in variant.runs().items() if run.seed < seeds]
-        undone = sum(kept_record(results, key, run) is None for key, run in runs)
+        undone = sum(kept_record(results, key, run) is None for key, run in variant.runs(seeds).items())
         if undone:
             minutes = recorded_minutes(variant, results)
             found.append(Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds"))
@@ -49,7 +49,7 @@ def show_plan(
     for experiment in experiments:
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.place})", highlight=False)
         if scale != "paper":
-            console.print(f"Reduced: {experiment.reduced}.", highlight=False)
+            console.print(reduction(experiment, scale), highlight=False)
         if scale == "laptop" and experiment.prepare:
             console.print(f"Data: {experiment.prepare_command}", highlight=False)
     if every_variant and missing:

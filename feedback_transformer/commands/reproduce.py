@@ -27,7 +27,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "experiment", help="one of `feedback-transformer list experiments`, or toy-tasks, state-tracking, speed, all"
     )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
-    sub.add_argument("--seeds", type=int, default=3, help="how many seeds (3)")
+    sub.add_argument("--seeds", type=positive_number, help="how many seeds (three, and one where a run is long)")
     sub.add_argument("--jobs", type=int, default=1, help="trainings at a time (1)")
     sub.add_argument("--device", default="cpu", help="where they run: cpu, cuda, cuda:1, mps (cpu)")
     sub.add_argument("--threads", type=positive_number, default=1, help="CPU threads of each (1)")
@@ -47,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
     chosen, scale, seeds = choose(options.experiment), options.scale, options.seeds
     if scale not in SCALES:
         raise ConfigError(f"there is no scale {scale!r}{nearest(scale, SCALES)}")
-    if seeds < 1:
-        raise ConfigError(f"--seeds = {seeds} must be 1 or more")
+    if not any(experiment.variants(scale) for experiment in chosen):
+        raise ConfigError(f"{options.experiment} has no runs at the scale {scale!r}; choose another --scale")
     results = options.results or Path("results" if scale == "laptop" else f"results/{scale}")
     console, only_plan = Console(), options.plan or options.measure
     missing = missing_variants(chosen, scale, seeds, results)
@@ -89,17 +89,18 @@ def choose(name: str) -> list[Experiment]:
     return [EXPERIMENTS[name]]
 
 
-def wanted(experiments: list[Experiment], scale: str, seeds: int) -> dict[str, RunConfig]:
-    """The runs of the first `seeds` seeds; the first seed of every variant before the second of any."""
-    runs = {key: run for experiment in experiments for key, run in experiment.runs(scale).items()}
-    allowed = {key: run for key, run in runs.items() if run.seed < seeds}
-    return dict(sorted(allowed.items(), key=lambda item: item[1].seed))
+def wanted(experiments: list[Experiment], scale: str, seeds: int | None) -> dict[str, RunConfig]:
+    """The runs of so many seeds, or of those that are planned; every variant's first before any's second."""
+    runs = {key: run for experiment in experiments for key, run in experiment.runs(scale, seeds).items()}
+    return dict(sorted(runs.items(), key=lambda item: item[1].seed))
 
 
 def show_table(title: str, header: list[str], rows: list[list[str]], console: Console) -> None:
-    table = Table(*header, title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for name in header:
+        table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(cell.replace("`", "") for cell in row))
     console.print(table)
 
 

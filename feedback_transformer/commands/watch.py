@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from feedback_transformer.commands.machine import seed_number
+from feedback_transformer.commands.machine import positive_number, seed_number
 from feedback_transformer.config import ConfigError, parse_assignments
 from feedback_transformer.environments.play import PolicyActor
 from feedback_transformer.environments.world import Environment
@@ -30,7 +30,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--oracle", action="store_true", help="not the policy, but one who knows everything")
     sub.add_argument("--seed", type=seed_number, default=0, help="another episode, other draws (0)")
     sub.add_argument("--speed", type=float, default=8.0, help="steps a second (8)")
-    sub.add_argument("--steps", type=int, default=0, help="at most so many steps (0: the whole episode)")
+    sub.add_argument("--steps", type=positive_number, default=0, help="at most so many steps (the whole episode)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.config import CORES
-from feedback_transformer.experiments.char_ptb import REDUCED, ptb_run
+from feedback_transformer.experiments.char_ptb import MATCH, REDUCED, ptb_run
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 
 DEPTHS = {"smoke": (1, 4), "laptop": (1, 2, 4, 6), "paper": (1, 2, 3, 4, 5, 6)}
@@ -34,6 +34,7 @@ EXPERIMENT = Experiment(
     where="Appendix, figure on depth, left",
     reduced=REDUCED.replace("4 layers for 6, ", ""),
     variants=variants,
+    match=MATCH,
     axis="layers",
     claims=(
         Claim("the Transformer gets better with depth: 4 layers over 1",

@@ -28,6 +28,6 @@ EXPERIMENT = Experiment(
     variants=variants,
     claims=(
         Claim("Feedback is better than the Transformer", "enwik8/feedback", "enwik8/transformer"),
-        Claim("Feedback is better than the LSTM", "enwik8/feedback", "enwik8/lstm"),
+        Claim("Feedback is better than the LSTM", "enwik8/feedback", "enwik8/lstm", ours=True),
     ),
 )

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from feedback_transformer.config import ConfigError
 from feedback_transformer.presets import preset
 from feedback_transformer.training.record import read_record
 from feedback_transformer.training.run import RunConfig
@@ -42,17 +43,19 @@ class Variant:
     line: str = ""  # and the line it belongs to
     seeds: tuple[int, ...] = SEEDS
 
-    def runs(self) -> dict[str, RunConfig]:
-        """Each seed's record and run."""
-        return {f"{self.key}-seed-{seed}": replace(self.run, seed=seed) for seed in self.seeds}
+    def runs(self, count: int | None = None) -> dict[str, RunConfig]:
+        """Each seed's record and run: those that are planned, or the first `count`."""
+        seeds = self.seeds if count is None else range(count)
+        return {f"{self.key}-seed-{seed}": replace(self.run, seed=seed) for seed in seeds}
 
     def published(self, score: str) -> float | None:
         """The paper's number for one of the scores."""
         return self.paper.get(score) if isinstance(self.paper, Mapping) else self.paper
 
     def records(self, results: Path) -> list[Record]:
-        """Those that exist, finished, of these very runs."""
-        found = [kept_record(results, key, run) for key, run in self.runs().items()]
+        """Those that exist, finished, of this very run with any seed."""
+        seeds = sorted(int(path.stem.rpartition("-")[2]) for path in results.glob(f"{self.key}-seed-*.json"))
+        found = [kept_record(results, f"{self.key}-seed-{seed}", replace(self.run, seed=seed)) for seed in seeds]
         return [record for record in found if record]
 
 
@@ -79,6 +82,8 @@ class Claim:
     score: str = ""  # by which they are compared; the experiment's first, if none is named
     than: tuple[str, str] | None = None
     chance: float | None = None  # a score that needs no learning: where neither is above, nothing is decided
+    ours: bool = False  # a question of ours, beside the paper's claims
+    unequal: bool = False  # the two are meant to learn from different amounts
 
     def compared(self) -> set[str]:
         return {self.better, self.worse, *(self.than or ())}
@@ -98,6 +103,8 @@ class Experiment:
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
+    match: float = 0.0  # what is about as good, in the score's unit; CLOSE of the score where none is told
+    endings: bool = False  # its table also tells the last evaluation, where runs may lose what they had learned
     least: float = 0.0  # a smaller difference between single seeds counts for nothing, however low the scores
     one_machine: bool = True  # all its records are of one, so that their speeds compare
 
@@ -113,14 +120,17 @@ class Experiment:
     def prepare_command(self) -> str:
         return f"feedback-transformer prepare {self.prepare}"
 
-    def runs(self, scale: str) -> dict[str, RunConfig]:
-        return {key: run for variant in self.variants(scale) for key, run in variant.runs().items()}
+    def runs(self, scale: str, count: int | None = None) -> dict[str, RunConfig]:
+        return {key: run for variant in self.variants(scale) for key, run in variant.runs(count).items()}
 
 
 def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
     """The record that is kept under this key, if it is the finished one of this very run."""
     path = results / f"{key}.json"
-    return record if path.exists() and answers(record := read_record(path), run) else None
+    try:
+        return record if path.exists() and answers(record := read_record(path), run) else None
+    except (ConfigError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{path} is no record of a run ({error}); fetch it again, or remove it") from None
 
 
 def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
@@ -185,7 +195,7 @@ def verdict(
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
-        answer = "not decided: neither is better than chance"
+        answer = "not decided: neither has learned it"
     elif claim.equal and abs(gain) - noise > close:
         answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
     elif claim.equal and abs(gain) + noise <= close:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feedback_transformer.experiments.char_ptb import REDUCED, feedback, ptb_run, transformer
+from feedback_transformer.experiments.char_ptb import MATCH, REDUCED, feedback, ptb_run, transformer
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 
 
@@ -25,6 +25,7 @@ EXPERIMENT = Experiment(
     where="Figure 5",
     reduced=REDUCED,
     variants=variants,
+    match=MATCH,
     claims=(
         Claim("the weighted sum is better than recurrent memory", "ptb-char/feedback", "ptb-char/recurrent"),
         Claim("top-only memory closely matches the weighted sum", "ptb-char/top", "ptb-char/feedback", equal=True),

@@ -23,6 +23,7 @@ PREPARE = {
     "wmt14-ende": "wmt14-ende --from FOLDER --vocab-size 6000 --max-length 40",
     "cnn-dailymail": "cnn-dailymail --from FOLDER --vocab-size 6000 --source-words 120 --max-length 200",
 }
+UNTAUGHT = 3.0  # BLEU, and more than what some frequent words get
 LEAST = 0.5  # BLEU: what the choice of 1,000 sentences alone makes of a difference
 HELD_OUT = {"multi30k": (500, 0), "iwslt14-deen": (500, 1500), "wmt14-ende": (500, 1000), "cnn-dailymail": (100, 300)}
 
@@ -50,16 +51,16 @@ def over_depth(task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple
     ]
 
 
-def depth_claims(task: str, depths: tuple[int, ...]) -> tuple[Claim, ...]:
-    """Feedback is better at every depth, and most of all where the decoder is shallowest."""
+def depth_claims(task: str, depths: tuple[int, ...], ours: bool = False) -> tuple[Claim, ...]:
+    """Feedback is better at every depth, and most of all where the decoder is shallowest; `ours`: only we ask that."""
     first, last = depths[0], depths[-1]
     every = tuple(
         Claim(f"with {depth} decoder layer{'s' * (depth > 1)} Feedback beats the Transformer",
-              f"{task}/feedback-{depth}", f"{task}/transformer-{depth}")
+              f"{task}/feedback-{depth}", f"{task}/transformer-{depth}", chance=UNTAUGHT)
         for depth in depths
     )  # fmt: skip
     gaps = [(f"{task}/feedback-{depth}", f"{task}/transformer-{depth}") for depth in (first, last)]
-    return *every, Claim(f"and by more with {first} than with {last}", *gaps[0], than=gaps[1])
+    return *every, Claim(f"and by more with {first} than with {last}", *gaps[0], than=gaps[1], ours=ours)
 
 
 def variants(scale: str) -> list[Variant]:
@@ -87,6 +88,7 @@ EXPERIMENT = Experiment(
     scores=("tokenized_bleu", "bleu"),
     claims=(
         *depth_claims("wmt14-ende", (1, 2)),
-        Claim("a deep encoder makes up for a shallow decoder", "wmt14-ende/feedback-12-2", "wmt14-ende/feedback-2"),
+        Claim("a shallow decoder gains from a deep encoder", "wmt14-ende/feedback-12-2", "wmt14-ende/feedback-2",
+              chance=UNTAUGHT),
     ),
-)
+)  # fmt: skip

@@ -52,6 +52,7 @@ CORRIDOR = Experiment(
         Claim("the Transformer degrades as it shrinks", "corridor/transformer-30-64", "corridor/transformer-30-4"),
     ),
     axis="memory size",
+    endings=True,
 )  # fmt: skip
 
 

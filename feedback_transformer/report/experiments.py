@@ -32,6 +32,7 @@ class Answer(NamedTuple):
     paper: str
     here: str
     verdict: str
+    ours: bool
 
 
 class Outcome:
@@ -64,11 +65,12 @@ class Outcome:
         reduced = ", reduced" if self.scale != "paper" else ""
         header = ["model", "parameters", self._unit(), "minutes", "seeds"]
         header += [f"test {name.replace('_', ' ')}{reduced}" for name in self.scores]
+        header += ["last evaluation"] if self.experiment.endings else []
         header += self._beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
         rows += [[name, "-", "-", "-", "-", level, *["-"] * (len(header) - 6)] for name, level in self._bounds()]
-        blank = ["-"] * (4 + len(self.scores) + len(self._beside()))
+        blank = ["-"] * (4 + len(self.scores) + self.experiment.endings + len(self._beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
     def _unit(self) -> str:
@@ -86,11 +88,14 @@ class Outcome:
     def _row(self, variant: Variant, published: bool) -> list[str]:
         records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
         if not records:
-            row = [variant.label, "-", "-", "-", "0", *("not run" for _ in scores), *("-" for _ in self._beside())]
+            more = self.experiment.endings + len(self._beside())
+            row = [variant.label, "-", "-", "-", "0", *("not run" for _ in scores), *["-"] * more]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), *(show(score) for score in scores if score)]
+            if self.experiment.endings:
+                row.append(show(Score(tuple(record["curve"][-1][self.metric] for record in records))))
             for name in self._beside():
                 mean = sum(record["test"][name] for record in records) / len(records)
                 row.append(f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}")
@@ -125,22 +130,37 @@ class Outcome:
 
     def _answer(self, claim: Claim) -> Answer:
         name = claim.score or self.metric
-        paper = self._published(claim, name)
+        paper, ours = self._published(claim, name), claim.ours or not self.experiment.where
         better, worse = self.score(claim.better, name), self.score(claim.worse, name)
         lower, widest = self.lower_is_better, self._widest(name)
-        close = 0.0 if worse is None else max(CLOSE * abs(worse.mean), self.experiment.least)
+        close = 0.0 if worse is None else self._close(claim, worse)
         if claim.than is not None:
             ahead = self._answer(replace(claim, than=None)).verdict
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
             widest, close = math.sqrt(2) * widest, math.sqrt(2) * close
         if better is None or worse is None:
-            return Answer(claim.words, paper, "", "not run")
+            return Answer(claim.words, paper, "", "not run", ours)
         said = verdict(claim, better, worse, lower, widest, close)
         if claim.than is not None and said.startswith("holds") and not ahead.startswith("holds"):
             said = ahead  # by more than elsewhere, but not ahead to begin with
+        if self.scale == "smoke":
+            said = "not decided: smoke learns nothing"
+        elif not claim.unequal and self._learned_from_more(claim):
+            said = "not decided: one has learned from more"
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
-        return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said)
+        return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours)
+
+    def _close(self, claim: Claim, worse: Score) -> float:
+        """How near is about as good, and too near for single seeds to tell apart."""
+        if claim.equal and self.experiment.match:
+            return self.experiment.match
+        return max(CLOSE * abs(worse.mean), self.experiment.least)
+
+    def _learned_from_more(self, claim: Claim) -> bool:
+        """Than another that it is compared with, by a tenth and more."""
+        tokens = [record["tokens"] for key in claim.compared() for record in self.records[key]]
+        return max(tokens) > 1.1 * min(tokens)
 
     def _widest(self, name: str) -> float:
         """The largest spread between the seeds of a variant."""
@@ -167,7 +187,8 @@ class Outcome:
         answers = [answer.verdict for answer in self.claims()]
         said = [kind_of(answer) for answer in answers]
         kinds = [kind for kind in VERDICTS if kind in said]
-        seeds = "; one seed" if answers and all(ONE_SEED in a or a == "not run" for a in answers) else ""
+        single, judged = sum(ONE_SEED in a for a in answers), sum(a != "not run" for a in answers)
+        seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} by one seed"
         reduced = " reduced" if self.scale != "paper" else ""
         if len(kinds) == 1:
             return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
@@ -181,7 +202,7 @@ class Outcome:
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
         if self.experiment.prepare and self.scale == "laptop":
             command = f"`{self.experiment.prepare_command}` and {command}"
-        reduced = f"Reduced: {self.experiment.reduced}. " if self.scale != "paper" else ""
+        reduced = f"{reduction(self.experiment, self.scale)} " if self.scale != "paper" else ""
         published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published or not self.experiment.where else "The paper gives no numbers here. "
         if not any(self.records.values()):
@@ -254,6 +275,13 @@ def metric_of(record: Record) -> str:
     return next(name for name in METRICS if name in record["test"])
 
 
+def reduction(experiment: Experiment, scale: str) -> str:
+    """What was made smaller, in words."""
+    if scale == "smoke":
+        return "Smoke: so small that it takes seconds, shows that everything runs, and learns nothing."
+    return f"Reduced: {experiment.reduced}."
+
+
 def kind_of(said: str) -> str:
     """A verdict without what follows it.
 
@@ -286,8 +314,9 @@ def verdict_count(results: Path) -> str:
     outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
     sentences = []
     for whose, own in (("of the paper", False), ("of our own", True)):
-        chosen = [outcome for outcome in outcomes if own == (not outcome.experiment.where)]
-        answers = [answer.verdict for outcome in chosen for answer in outcome.claims()]
+        asked = {o.experiment.name: [a.verdict for a in o.claims() if a.ours == own] for o in outcomes}
+        chosen = [verdicts for verdicts in asked.values() if verdicts]
+        answers = [verdict for verdicts in chosen for verdict in verdicts]
         said, single = [kind_of(answer) for answer in answers], sum(ONE_SEED in answer for answer in answers)
         held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
         sentences.append(

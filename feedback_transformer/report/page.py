@@ -98,7 +98,7 @@ def markdown(results: Path, scale: str = "laptop") -> str:
     for outcome in outcomes:
         parts += [f"## {outcome.experiment.title}", outcome.experiment.place_in_words, outcome.markdown()]
     for speed in speed_sections(results):
-        about = f"In the paper: {speed.where}. {speed.about}"
+        about = f"{speed.place_in_words} {speed.about}"
         parts += [f"## {speed.title}", about, *(table.markdown() for table in speed.tables)]
     return "\n\n".join(parts) + "\n"
 
@@ -134,7 +134,7 @@ def summary(outcomes: list[Outcome], speeds: list[SpeedSection]) -> str:
     """A row an experiment, and a row a benchmark."""
     told = [(outcome.experiment, badge(outcome.overall())) for outcome in outcomes]
     rows = [[link(e.name, e.title), escape(e.place), said] for e, said in told]
-    rows += [[link(speed.name, speed.title), escape(speed.where), "measured"] for speed in speeds]
+    rows += [[link(speed.name, speed.title), escape(speed.where or "not in the paper"), "measured"] for speed in speeds]
     return table(["experiment", "in the paper", "verdict"], rows, "words")
 
 
@@ -171,7 +171,7 @@ def runs(outcome: Outcome) -> str:
 
 def speed_section(speed: SpeedSection) -> str:
     tables = [table(t.heads, [list(map(escape, row)) for row in t.rows], caption=t.title) for t in speed.tables]
-    about = f'<p class="quiet">{escape(speed.where)}. {with_code(speed.about)}</p>'
+    about = f'<p class="quiet">{escape(speed.place_in_words)} {with_code(speed.about)}</p>'
     return "\n".join([f'<section id="{speed.name}"><h2>{escape(speed.title)}</h2>', about, *tables, "</section>"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from feedback_transformer.config import ConfigError
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, speed_table
 from feedback_transformer.report.worlds import about_worlds, world_tables
@@ -22,13 +23,24 @@ class SpeedSection(NamedTuple):
 
     name: str
     title: str
-    where: str  # in the paper
+    where: str  # in the paper; empty where it is not
     about: str
     tables: list[Table]
+
+    @property
+    def place_in_words(self) -> str:
+        return f"In the paper: {self.where}." if self.where else "Not in the paper."
 
 
 def speed_sections(results: Path) -> list[SpeedSection]:
     """Of every benchmark that has a record."""
+    try:
+        return _speed_sections(results)
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"a record of a benchmark in {results} is damaged ({error!r}); measure it again") from None
+
+
+def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
     for name, paper, file in WHOLE_MODELS:
         if (results / file).exists():
@@ -48,5 +60,5 @@ def speed_sections(results: Path) -> list[SpeedSection]:
         record = read_record(path)
         about = f"{about_speed(record)} Made by `feedback-transformer bench`."
         tables = summary_tables(record)
-        sections.append(SpeedSection("speed-engines", "Speed of the engines", "not in the paper", about, tables))
+        sections.append(SpeedSection("speed-engines", "Speed of the engines", "", about, tables))
     return sections

@@ -66,7 +66,7 @@ def random_walk_row(core: str, record: Mapping[str, Any]) -> list[str]:
         CORES[core],
         f"{record['parameters']:,}",
         f"{record['tokens']:,}",
-        f"{record['wall_seconds'] / 60:.1f}",
+        f"{record['cpu_seconds'] / 60:.1f}",
         f"{100 * record['test']['accuracy']:.1f}",
         PAPER_RANDOM_WALK[core],
     ]

@@ -30,8 +30,8 @@ class Copying(EpisodeTask):
         label      -    -  -  -   4  1  3  end
 
     With `chained`, the strings behind the first begin with `next` instead, and what was read and written before them is
-    still in sight: among more places one has to look more closely. There is nothing to find a chained copy's first digit
-    by, so it is not asked for.
+    still in sight: among more places one has to look more closely. A chained copy's first digit is not asked for, since
+    there is nothing to find it by.
 
     `character` is the part of the answer's symbols that are right, `sequence` the part of whole answers, both when
     the model reads its own answers.
@@ -72,8 +72,8 @@ class Copying(EpisodeTask):
         return BEGIN
 
     def episodes(self, count: int, seed: int) -> Episodes:
-        made = [self.episode(digits, number % self.chained > 0) for number, digits in enumerate(self.strings(count, seed))]
-        return Episodes.join(*zip(*made, strict=True))
+        strings = enumerate(self.strings(count, seed))
+        return Episodes.join(*zip(*(self.episode(s, n % self.chained > 0) for n, s in strings), strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
         """The digits that are to be read, for each of `count` episodes."""

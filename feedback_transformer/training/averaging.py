@@ -33,6 +33,8 @@ def keep_weights(
 
 def average(folder: Path, count: int, out: Path) -> list[Path]:
     """Write the mean of the last `count` kept checkpoints of a run; tell which they were."""
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is no folder of a run")
     paths = kept_checkpoints(folder)
     if len(paths) < count:
         raise CheckpointError(
