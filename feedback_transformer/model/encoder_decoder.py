@@ -13,7 +13,6 @@ from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.embedding import PlainHead, check_tokens
 from feedback_transformer.model.encoder import Encoder
 from feedback_transformer.model.feedback import FeedbackTransformer
-from feedback_transformer.model.memory import MemoryState
 from feedback_transformer.model.source import Source
 from feedback_transformer.model.transformer import Transformer
 
@@ -72,10 +71,6 @@ class EncoderDecoder(nn.Module):
     def spans(self) -> list[AdaptiveSpan]:
         """The adaptive spans of all layers, whose penalty a training adds to the loss."""
         return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
-
-    def state_from_tensors(self, tensors: dict[str, Tensor]) -> MemoryState:
-        """The state whose `tensors()` these are."""
-        return MemoryState.from_tensors(tensors)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         check_tokens(tokens, self.vocab_size)

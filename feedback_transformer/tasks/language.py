@@ -112,6 +112,6 @@ def mean_loss(model: nn.Module, tokens: Tokens, device: torch.device, lanes: int
         losses, state = model.losses(  # type: ignore[operator]
             block.to(device), labels.to(device), state, reset.to(device) if bool(reset.any()) else None
         )
-        total += float(losses.sum(dtype=torch.float64))
+        total += float(losses.cpu().sum(dtype=torch.float64))
         count += losses.numel()
     return total / count

@@ -63,7 +63,7 @@ def pair_perplexity(model: nn.Module, split: PairSplit, device: torch.device) ->
         source, tokens, labels = (rows.to(device) for rows in split.rows(batch))
         logits = model(source, tokens)
         losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NO_LABEL, reduction="none")
-        total += float(losses.sum(dtype=torch.float64))
+        total += float(losses.cpu().sum(dtype=torch.float64))
         count += int((labels != NO_LABEL).sum())
     return math.exp(min(total / max(1, count), 700.0))
 

@@ -108,20 +108,12 @@ class Actors:
             setattr(self, name, tensors[name])
 
 
-def returns(rewards: Tensor, ended: Tensor, bootstrap: Tensor, discount: float) -> Tensor:
-    """What is yet to come at every step, [B, T]: nothing beyond an episode's end, `bootstrap` [B] beyond the block.
-
-    >>> returns(torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[False, True, False]]), torch.tensor([8.0]), 0.5)
-    tensor([[1., 0., 6.]])
-    """
-    return advantages(rewards, ended, torch.zeros_like(rewards), bootstrap, discount, trace=1.0)
-
-
 def advantages(
     rewards: Tensor, ended: Tensor, values: Tensor, bootstrap: Tensor, discount: float, trace: float
 ) -> Tensor:
     """How much better a step came out than its value said, [B, T]: returns minus values, or with a trace below 1 a mix
-    of shorter returns (generalised advantage estimation)."""
+    of shorter returns (generalised advantage estimation). Beyond an episode's end there is nothing to come, beyond the
+    block `bootstrap` [B]."""
     going = (~ended).to(rewards.dtype)
     following = torch.cat([values[:, 1:], bootstrap[:, None]], dim=1)
     surprise = rewards + discount * going * following - values

@@ -134,6 +134,8 @@ def random_tensors(device: torch.device) -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -141,3 +143,5 @@ def load_random(tensors: Mapping[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(tensors["cpu"])
     if device.type == "cuda" and "cuda" in tensors:
         torch.cuda.set_rng_state(tensors["cuda"], device)
+    elif device.type == "mps" and "mps" in tensors:
+        torch.mps.set_rng_state(tensors["mps"])

@@ -23,7 +23,7 @@ from feedback_transformer.environments.world import Trial
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.model.policy import Policy
 from feedback_transformer.presets import preset
-from feedback_transformer.training.a2c import ActorCritic, Block, advantages, returns
+from feedback_transformer.training.a2c import ActorCritic, Block, advantages
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import train
@@ -39,6 +39,11 @@ def small_run(core: str = "feedback", world: str = "corridor", **overrides: Any)
 
 
 # ------------------------------------------------------------------------------------------------ the algorithm
+
+
+def returns(rewards: torch.Tensor, ended: torch.Tensor, bootstrap: torch.Tensor, discount: float) -> torch.Tensor:
+    """What is yet to come: advantages over values of nothing."""
+    return advantages(rewards, ended, torch.zeros_like(rewards), bootstrap, discount, trace=1.0)
 
 
 def test_returns_agree_with_a_hand_computation() -> None:
