@@ -49,7 +49,7 @@ from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.translation import Translation
 from feedback_transformer.training.checkpoint import CheckpointError
-from feedback_transformer.training.loading import load_run, locate, read_config, take_corpus
+from feedback_transformer.training.loading import corpus_of, load_run, locate, read_config, take_corpus
 from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
@@ -154,7 +154,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     translate.add_commands(add)
 
-    sub = add("list", run_list, "what there is: tasks, presets, engines, fields", LIST_HELP)
+    sub = add("list", run_list, "what there is: tasks, presets, engines, experiments, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
 
     sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
@@ -184,6 +184,9 @@ def run_train(options: argparse.Namespace) -> int:
     device = check_device(local_device(options.device))
     run, folder = run_to_train(options)
     title = f"{run.task_name} {run.model.core}"
+    held = corpus_of(run)
+    if held not in (None, run.task_name) and run.task_name not in ("text", "pairs") and not follows():
+        print(f"note: this corpus is {held!r}, so that scores on it are none on {run.task_name}", file=sys.stderr)
     try:
         with terminal_reporter(title, options.quiet or follows()) as report:
             record = train(run, folder, report, resume=options.resume is not None, device=device)

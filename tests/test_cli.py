@@ -94,7 +94,7 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         (["train"], "which task? choose one of random-walk"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),
         (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
-        (["demo", "--preset", "tiny"], "no preset 'tiny'"),
+        (["demo", "--preset", "paper"], "the demonstration has no preset 'paper'; choose laptop or smoke"),
         (["demo", "--preset", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
     ],
 )

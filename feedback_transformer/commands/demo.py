@@ -20,11 +20,13 @@ from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.loading import load_run
 
-TASK = "random-walk"
+TASK, SCALES = "random-walk", ("laptop", "smoke")
 
 
 def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
     """Train what is not trained yet, then show the result; returns the exit code."""
+    if scale not in SCALES:
+        raise ConfigError(f"the demonstration has no preset {scale!r}; choose laptop or smoke")
     all_jobs = {core: Job(name, preset(TASK, scale, core, seed), folder / core) for core, name in CORES.items()}
     console = Console()
     try:

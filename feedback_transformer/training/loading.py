@@ -131,6 +131,13 @@ def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
     return run.override({"data": there})
 
 
+def corpus_of(run: RunConfig) -> str | None:
+    """The name of the corpus that a run learns from, as it was prepared."""
+    if isinstance(run.task, Language):
+        return run.task.corpus.name
+    return str(run.task.pairs.description["name"]) if isinstance(run.task, Translation) else None
+
+
 MEANS = {"vocabulary": "gives other numbers to its tokens", "text": "has another text"}
 
 

@@ -93,6 +93,10 @@ def test_a_corpus_is_learned_evaluated_and_continued(
     assert "test bits" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
     assert '"bits": 0.0' in capsys.readouterr().out
+    assert main(["evaluate", str(tmp_path / "run"), "--seed", "3"]) == 2
+    assert "are for tasks that are drawn" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "run"), "valid_tokens=5"]) == 2
+    assert "valid_tokens changes nothing" in capsys.readouterr().err
     generate = ["generate", str(tmp_path / "run"), "--prompt", "abcab", "--max-tokens", "10", "--temperature", "0"]
     assert main(generate) == 0
     assert capsys.readouterr().out == "abcab" + "cabcabcabc" + "\n"
@@ -144,3 +148,11 @@ def test_perplexity_of_a_uniform_model_is_the_vocabulary(folder: Path) -> None:
     torch.nn.init.zeros_(model.head.weight)
     torch.nn.init.zeros_(model.head.bias)
     assert task.score(model, task.evaluation("test", 0, 0), CPU) == {"bits": pytest.approx(math.log2(task.input_size))}
+
+
+def test_a_corpus_of_another_name_is_noted(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["--preset", "smoke", "steps=1", "eval_every=1", f"data={folder}", "--quiet", "--out"]
+    assert main(["train", "text", *run, str(tmp_path / "text")]) == 0
+    assert "note" not in capsys.readouterr().err
+    assert main(["train", "enwik8", *run, str(tmp_path / "bytes")]) == 0
+    assert "note: this corpus is 'text', so that scores on it are none on enwik8" in capsys.readouterr().err
