@@ -29,7 +29,7 @@ class Team:
 
     @classmethod
     def join(cls, device: torch.device, batch_size: int) -> Team:
-        """The team that torchrun has started, or a team of one."""
+        """The team that torchrun has started, or a team of one; `batch_size` is 0 where batches are cut by tokens."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()

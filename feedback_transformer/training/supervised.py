@@ -28,6 +28,7 @@ from torch.nn.utils import clip_grad_norm_
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.environments.world import Environment
+from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.averaging import keep_weights
 from feedback_transformer.training.learner import make_learner
@@ -87,7 +88,7 @@ class Trainer:
     def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         self.run, self.folder, self.device = run, folder, device
         self.command = command or command_line()  # for whoever wants to run it again
-        self.team = Team.join(device, run.train.batch_size)
+        self.team = Team.join(device, 0 if isinstance(run.task, PairTask) else run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
         self.learner = self.team.wrap(make_learner(self.model, run), run.model.layer_drop > 0)
@@ -106,7 +107,6 @@ class Trainer:
         self.environment = environment(device)  # of the code that runs, whatever is checked out meanwhile
         self.clock, self.cpu_clock = time.monotonic(), time.process_time()
         self.saved = self.reported = self.clock
-        self.speed_from = (self.clock, 0)
 
     def make_stream(self) -> Any:
         """Where the data comes from."""
