@@ -190,6 +190,8 @@ class Outcome:
         single, judged = sum(ONE_SEED in a for a in answers), sum(a != "not run" for a in answers)
         seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} by one seed"
         reduced = " reduced" if self.scale != "paper" else ""
+        if kinds == ["not run"] and any(self.records.values()):
+            return "not run against others"
         if len(kinds) == 1:
             return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
         words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}

@@ -81,6 +81,7 @@ def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
     make_record(tmp_path, "ptb-char/transformer-seed-0", 1.5)
     assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run; one seed"
     assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).overall() == "not run"
+    assert Outcome(EXPERIMENTS["depth"], "laptop", tmp_path).overall() == "not run against others"
 
 
 def test_worlds_are_told_in_frames_beside_the_oracle_and_chance(tmp_path: Path) -> None:
