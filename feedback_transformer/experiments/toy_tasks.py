@@ -75,7 +75,7 @@ TOYS = (
         "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 0.991}, "transformer-4": {"accuracy": 0.337}, "transformer-8": {"accuracy": 0.474},
          "lstm": {"accuracy": 0.828}},
-        f"{SIZE} and a curriculum of programs, 41.8M tokens",
+        f"{SIZE} and a curriculum of programs, 34.8M tokens",
     ),
     Toy(
         "algorithmic-5", "Algorithmic task, 5 variables", "Section 4.1.2, Table 1", ("accuracy",),

@@ -85,18 +85,18 @@ LAPTOP_TOYS["counting-1k"] = (
 # Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
 # never learns which is whose.
 EASY = "print_weight=2,if_weight=0,echo=0.3"
-for name, variables, gate in (("algorithmic-3", 3, 0.96), ("algorithmic-5", 5, 0.98)):
+for name, variables, steps in (("algorithmic-3", 3, 20_000), ("algorithmic-5", 5, 24_000)):
     LAPTOP_TOYS[name] = (
         replace(LAPTOP_MODEL, num_heads=4, head_dim=16, position_slopes=(3.0, 3.0, 0.3, 0.05), position_std=0.3),
         replace(
             LAPTOP_TRAIN,
-            steps=24_000,
+            steps=steps,
             schedule="cosine",
             bptt=32,
             bptt_start=16,
             gradient_clip=0.5,
             warmup_steps=300,
-            curriculum_gate=gate,  # a mistake is carried along to the end of a program: short ones come first, and well
+            curriculum_gate=0.98,  # a mistake is carried along to the end of a program: short ones come first, and well
             curriculum_deadline=0.85,
             curriculum=(
                 *(f"length=12,min_length=3,printable={some},{EASY}" for some in range(1, variables)),
