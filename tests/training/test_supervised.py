@@ -313,7 +313,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path) -> None:
         temporary.write_bytes(b"half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(CheckpointError, match="disk full"):
         checkpoint.write_atomically(path, fail)
     tensors, meta = checkpoint.load(path)
     assert meta["n"] == 1
