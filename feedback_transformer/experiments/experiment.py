@@ -127,8 +127,11 @@ class Experiment:
 def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
     """The record that is kept under this key, if it is the finished one of this very run."""
     path = results / f"{key}.json"
+    if not path.exists():
+        return None
+    record = read_record(path)
     try:
-        return record if path.exists() and answers(record := read_record(path), run) else None
+        return record if answers(record, run) else None
     except (ConfigError, KeyError, AttributeError) as error:
         raise ConfigError(f"{path} is no record of a run ({error}); fetch it again, or remove it") from None
 
