@@ -54,7 +54,8 @@ class Variant:
 
     def records(self, results: Path) -> list[Record]:
         """Those that exist, finished, of this very run with any seed."""
-        seeds = sorted(int(path.stem.rpartition("-")[2]) for path in results.glob(f"{self.key}-seed-*.json"))
+        behind = (path.stem.rpartition("-")[2] for path in results.glob(f"{self.key}-seed-*.json"))
+        seeds = sorted(int(seed) for seed in behind if seed.isdecimal())  # and not "0 (copy)"
         found = [kept_record(results, f"{self.key}-seed-{seed}", replace(self.run, seed=seed)) for seed in seeds]
         return [record for record in found if record]
 

@@ -141,7 +141,9 @@ def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: p
     record = json.loads(path.read_text())
     record["run"]["train"]["steps"] += 1
     path.write_text(json.dumps(record))
+    path.with_stem("feedback-seed-0 (copy)").write_text(records[0].read_text())
     outcome = Outcome(EXPERIMENTS["char-ptb"], "smoke", home / "results" / "smoke")
+    assert len(outcome.records["ptb-char/feedback"]) == 1, "what has no seed is no record"
     assert outcome.score("ptb-char/lstm") is None, "the record of another run does not answer"
     assert outcome.score("ptb-char/feedback") is not None
     verdicts = {answer.words: answer.verdict for answer in outcome.claims()}
