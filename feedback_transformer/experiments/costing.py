@@ -16,6 +16,7 @@ from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
+from feedback_transformer.training.tiny import tiny_is_zero
 
 WORK = 4e9  # tokens times parameters of an update: what a core does in seconds
 FILLING = 32  # updates, at most, that fill the memory first
@@ -51,8 +52,9 @@ def measured_cost(run: RunConfig) -> Cost:
         for _ in range(1 if isinstance(run.task, PairTask) else min(blocks, FILLING)):
             trainer.update()
         begin = time.process_time()
-        for _ in range(TIMED):
-            trainer.update()
+        with tiny_is_zero():
+            for _ in range(TIMED):
+                trainer.update()
         seconds = (time.process_time() - begin) / TIMED
     finally:
         torch.set_num_threads(threads)

@@ -40,6 +40,7 @@ from feedback_transformer.training.record import command_line, environment, open
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
+from feedback_transformer.training.tiny import tiny_is_zero
 
 RUNNING = 0.98  # how slowly the running accuracy forgets
 REPORT_SECONDS = 0.2  # between two reports to whoever watches
@@ -60,7 +61,7 @@ def train(
     """Train until the steps are done or patience ends; return the record, which is also in the folder."""
     trainer = trainer_of(run)(run, folder, torch.device(device), command)
     trainer.begin(resume)
-    with trainer.lock or nullcontext(), stop_request() as stopping:
+    with trainer.lock or nullcontext(), tiny_is_zero(), stop_request() as stopping:
         while not trainer.done:
             trainer.update()
             if trainer.progress.step % run.train.eval_every == 0 or trainer.done:
@@ -191,9 +192,7 @@ class Trainer:
         """The test set, once, with the best weights."""
         tensors, meta = checkpoint.load(self.folder / "best.safetensors")
         if (step := meta["progress"]["step"]) != (best := self.progress.best_step):
-            raise ConfigError(
-                f"best.safetensors in {self.folder} is of step {step}, not of {best}; train this run again"
-            )
+            raise ConfigError(f"best.safetensors in {self.folder} is of step {step}, not of {best}; train it again")
         load_model(self.model, tensors, self.folder / "best.safetensors")
         test = self.score(self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed))
         self._read_clocks()
