@@ -206,7 +206,7 @@ def test_best_weights_that_are_not_of_the_best_step_are_not_scored(tmp_path: Pat
     trainer.evaluate()
     trainer.update()
     trainer.save("best")  # as a second process would
-    with pytest.raises(ConfigError, match="is of step 2, not of 1; train this run again"):
+    with pytest.raises(ConfigError, match="is of step 2, not of 1; train it again"):
         trainer.finish()
 
 
