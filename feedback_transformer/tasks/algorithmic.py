@@ -46,9 +46,8 @@ class Algorithmic(EpisodeTask):
     print_weight: float = documented(1.0, "how much more often than ++ a print is drawn")
     if_weight: float = documented(1.0, "how much more often than ++ an if is drawn")
     printable: int = documented(0, "print only the first so many variables; 0 means all")
-    echo: float = documented(
-        0.0, "in half of the programs, how often a statement is followed by a print of its variable"
-    )
+    echo: float = documented(0.0, "in programs that echo, how often a statement is followed by a print of its variable")
+    echoing: float = documented(0.5, "the part of the programs that echo")
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_variables <= len(NAMES):
@@ -63,8 +62,9 @@ class Algorithmic(EpisodeTask):
         for name in ("print_weight", "if_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be 0 or more")
-        if not 0 <= self.echo <= 1:
-            raise ConfigError(f"Algorithmic.echo = {self.echo} must lie in 0 to 1")
+        for name in ("echo", "echoing"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must lie in 0 to 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class _Writer:
     def __init__(self, task: Algorithmic, count: int, random: np.random.Generator) -> None:
         self.task, self.count, self.random = task, count, random
         self.values = np.zeros((count, task.num_variables), dtype=np.int64)  # 0: not initialised
-        self.echoes = random.random(count) < 0.5
+        self.echoes = random.random(count) < task.echoing
         self.touched = np.full(count, NOTHING)
         self.weights = np.array([1.0, 1.0, 1.0, task.if_weight, task.print_weight])
 
