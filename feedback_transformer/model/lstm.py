@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from feedback_transformer.config import ModelConfig
+
+SHUT = -1e4  # before the sigmoid: zero behind it, in every dtype
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,57 @@ class LSTM(nn.Module):
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
-        if reset is None:
+        if reset is None or not reset.any():
             return self._run(x, state)
-        outputs = []
-        for t in range(x.shape[1]):
-            y, state = self._run(x[:, t : t + 1], None if state is None else state.reset(reset[:, t]))
-            outputs.append(y)
-        assert state is not None, "a block has at least one step"
-        return torch.cat(outputs, dim=1), state
+        if state is None:
+            zeros = x.new_zeros(len(x), self.config.num_layers, x.shape[-1])
+            state = LSTMState(zeros, zeros)
+        anew = reset.any(dim=1)
+        index = torch.cat([torch.nonzero(~anew), torch.nonzero(anew)]).squeeze(1)
+        rows, count = state.reorder(index), int((~anew).sum())
+        parts = []
+        if count:
+            parts.append(self._run(x[index[:count]], LSTMState(rows.hidden[:count], rows.cell[:count])))
+        rest = LSTMState(rows.hidden[count:], rows.cell[count:])
+        parts.append(self._run_anew(x[index[count:]], rest, reset[index[count:]]))
+        back = torch.argsort(index)
+        y, hidden, cell = (
+            torch.cat(some)[back] for some in zip(*((y, s.hidden, s.cell) for y, s in parts), strict=True)
+        )
+        return y, LSTMState(hidden, cell)
+
+    def _run_anew(self, x: Tensor, state: LSTMState, reset: Tensor) -> tuple[Tensor, LSTMState]:
+        """A block of rows that all begin anew somewhere, in one go.
+
+        Where a row begins anew it gets one more step, a blank, at which the input and forget gates are held shut:
+        behind it cell and hidden vector are zero, c = 0 c + 0 g and h = o tanh(0). Rows of fewer resets get as many
+        blanks, the spare ones at their first.
+        """
+        before = reset.cumsum(dim=1)
+        blanks = int(before[:, -1].max())
+        place = torch.arange(x.shape[1], device=x.device) + before + (before > 0) * (blanks - before[:, -1:])
+        place = place.unsqueeze(-1)
+        blank = x.new_ones(len(x), x.shape[1] + blanks, 1).scatter(1, place, 0.0)
+        hidden, cell, y = [], [], x
+        for layer in range(self.config.num_layers):
+            y = x.new_zeros(*blank.shape[:2], y.shape[-1]).scatter(1, place.expand_as(y), y)
+            given = (state.hidden[:, layer].unsqueeze(0).contiguous(), state.cell[:, layer].unsqueeze(0).contiguous())
+            y, h, c = torch.lstm(
+                torch.cat([y, blank], dim=-1), given, self._weights(layer), True, 1, 0.0, self.training, False, True
+            )
+            y = y.gather(1, place.expand(-1, -1, y.shape[-1]))
+            hidden.append(h.squeeze(0))
+            cell.append(c.squeeze(0))
+            if layer < self.config.num_layers - 1:
+                y = F.dropout(y, self.lstm.dropout, self.training)
+        return y, LSTMState(torch.stack(hidden, dim=1).to(x.dtype), torch.stack(cell, dim=1).to(x.dtype))
+
+    def _weights(self, layer: int) -> list[Tensor]:
+        """The layer's parameters, with an input more that shuts the gates i and f (of i, f, g, o)."""
+        from_input, *others = (getattr(self.lstm, name) for name in self.lstm._all_weights[layer])
+        shut = from_input.new_zeros(4, self.config.model_dim)
+        shut[:2] = SHUT
+        return [torch.cat([from_input, shut.view(-1, 1)], dim=1), *others]
 
     def _run(self, x: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState]:
         given = None
