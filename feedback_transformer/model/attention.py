@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from feedback_transformer.kernels.contract import sharpness
 from feedback_transformer.kernels.dropout import keep_mask
+from feedback_transformer.kernels.windowed import lowest, windowed_weights
 from feedback_transformer.model.adaptive_span import AdaptiveSpan, weigh
 from feedback_transformer.model.memory import Projection
 
@@ -41,37 +41,19 @@ class RelativePosition(nn.Module):
         """What belongs to the newest `columns` distances: keys [K, columns] and bias [H, columns]."""
         return _newest(self.keys, columns), None if self.bias is None else _newest(self.bias, columns)
 
-    def forward(self, query: Tensor, num_keys: int) -> Tensor:
-        """query [B, H, T, K] -> scores [B, H, T, num_keys], where the last key is one step before the last query.
-
-        Query t and key j are (num_keys - T + 1) + t - j steps apart. Distances beyond S or below 1 get a number so
-        low that nothing is seen there.
+    def columns(self, steps: int, num_keys: int) -> tuple[int, int]:
+        """How many distances the queries of a block can have, whose last key is one step before its last query; and
+        which of them, counted from the farthest, the first query has to the first key.
         """
-        steps, window = query.shape[-2], self.window
-        skip = window - (num_keys - steps + 1)  # columns of memories older than the first query can have
-        first = max(0, skip - (steps - 1))  # and than any query can have
-        keys, bias = self.table(window - first)
-        scores = query @ keys
-        if bias is not None:
-            scores = scores + bias[:, None]
-        if steps == 1:
-            return scores
-        # [T, columns] -> [T, num_keys], each row one further to the right than the row above: pad every row by T,
-        # then read the same numbers as rows that are one shorter. Distances out of range fall into the padding.
-        skip, row = skip - first, window - first + steps - 1
-        skewed = F.pad(scores, (0, steps), value=lowest(scores)).flatten(-2)[..., skip : skip + steps * row]
-        return skewed.reshape(*query.shape[:-1], row)[..., :num_keys]
+        skip = self.window - (num_keys - steps + 1)
+        first = max(0, skip - (steps - 1))
+        return self.window - first, skip - first
 
 
 def _newest(own: Tensor, columns: int) -> Tensor:
     """The last columns of `own`, its first one again and again where there are not as many."""
     missing = columns - own.shape[1]
     return torch.cat([own[:, :1].expand(-1, missing), own], dim=1) if missing > 0 else own[:, -missing:]
-
-
-def lowest(scores: Tensor) -> float:
-    """A score that hides: its exponential is zero, and no sum with a score overflows."""
-    return torch.finfo(scores.dtype).min / 2
 
 
 def distances(steps: int, num_keys: int, device: torch.device) -> Tensor:
@@ -137,10 +119,8 @@ class Attention(nn.Module):
             seen = distances(x.shape[1], keys.shape[-2], x.device)[:, 0] if history is None else history
             query = query * sharpness(seen.clamp(max=position.window).unsqueeze(-1), x.dtype)
         query = split_heads(query, self.num_heads)
-        scores = _add_product(position(query, keys.shape[-2]), query, keys.transpose(-1, -2))
-        if history is not None:
-            scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
-        probabilities = torch.softmax(scores, dim=-1)
+        hidden = None if history is None else ~visible(history, keys.shape[-2])
+        probabilities = self.weights(query, keys, position, hidden)
         if self.span is not None:
             mask = self.span.mask(distances(x.shape[1], keys.shape[-2], x.device))
             probabilities = weigh(probabilities, mask.to(x.dtype))
@@ -150,11 +130,19 @@ class Attention(nn.Module):
             mixed = mixed * (history > 0)[:, None, :, None]
         return self.to_output(mixed.transpose(1, 2).flatten(-2))
 
-
-def _add_product(added: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """added + left @ right over batch and heads, in one pass: [B, H, T, M]"""
-    flat = [part.flatten(0, 1) for part in (added, left, right)]
-    return torch.baddbmm(*flat).view(added.shape)
+    def weights(self, query: Tensor, keys: Tensor, position: RelativePosition, hidden: Tensor | None) -> Tensor:
+        """query [B, H, T, K], keys [B, H, M, K] -> what each query takes of each key [B, H, T, M]"""
+        steps, num_keys = query.shape[-2], keys.shape[-2]
+        columns, skip = position.columns(steps, num_keys)
+        position_keys, bias = position.table(columns)
+        if steps > 1:
+            return windowed_weights(query, keys, position_keys, bias, skip, hidden)
+        scores = query @ keys.transpose(-1, -2) + query @ position_keys
+        if bias is not None:
+            scores = scores + bias[:, None]
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, lowest(scores))
+        return torch.softmax(scores, dim=-1)
 
 
 class Dropout(nn.Dropout):

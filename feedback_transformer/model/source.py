@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from feedback_transformer.kernels import Source
 from feedback_transformer.kernels.contract import sharpness
-from feedback_transformer.model.attention import Dropout, lowest, split_heads
+from feedback_transformer.kernels.windowed import lowest
+from feedback_transformer.model.attention import Dropout, split_heads
 
 __all__ = ["Source", "SourceAttention", "SourceLayer", "padding_mask", "source_sharpness"]
 
