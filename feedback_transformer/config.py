@@ -24,7 +24,7 @@ Config = TypeVar("Config")
 
 CORES = {"feedback": "Feedback Transformer", "transformer": "Transformer", "lstm": "LSTM"}
 NORMS = ("pre", "post")
-SOURCE_POSITIONS = ("sinusoidal", "relative")
+SOURCE_POSITIONS = ("sinusoidal", "relative", "neighbours")
 SCHEDULES = ("constant", "linear", "cosine", "inverse-sqrt")
 OPTIMIZERS = ("adam", "rmsprop")
 
@@ -85,9 +85,13 @@ class ModelConfig:
     layer_drop: float = documented(0.0, "LayerDrop: the probability that a block is computed without a layer")
     encoder_layers: int = documented(0, "layers of the encoder where a source is read (translation); else 0")
     source_positions: str = documented(
-        "sinusoidal", "how an encoder tells positions: sinusoidal (added to the input) or relative (a learned bias)"
+        "sinusoidal",
+        "how an encoder tells positions: sinusoidal (added to the input), relative (a learned bias), or neighbours "
+        "(a convolution takes the place of attention)",
     )
-    source_reach: int = documented(64, "relative source positions: distances beyond this are told apart no more")
+    source_reach: int = documented(
+        64, "relative: distances beyond this are told apart no more; neighbours: so many to each side are seen"
+    )
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -66,13 +66,41 @@ class EncoderLayer(nn.Module):
         return self.attention(x, (keys if sharp is None else keys * sharp, values, mask))
 
 
+class NeighbourLayer(nn.Module):
+    """As an encoder layer, but a convolution over the `source_reach` neighbours to each side instead of attention.
+
+    What it finds at a position is the same in a string of any length.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        dim, reach = config.model_dim, config.source_reach
+        self.neighbours = nn.Conv1d(dim, dim, 2 * reach + 1, padding=reach)
+        self.feed_forward = FeedForward(dim, config.ff_dim, config.dropout)
+        self.neighbours_norm, self.feed_forward_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.pre_norm = config.norm == "pre"
+
+    def forward(self, x: Tensor, exists: Tensor) -> Tensor:
+        """x [B, S, D], exists [B, S, 1], zero at padding -> [B, S, D]"""
+        if self.pre_norm:
+            x = x + self._look(self.neighbours_norm(x), exists)
+            return x + self.feed_forward(self.feed_forward_norm(x))
+        x = self.neighbours_norm(x + self._look(x, exists))
+        return self.feed_forward_norm(x + self.feed_forward(x))
+
+    def _look(self, x: Tensor, exists: Tensor) -> Tensor:
+        return self.neighbours((x * exists).transpose(1, 2)).transpose(1, 2)
+
+
 class Encoder(nn.Module):
     """`encoder_layers` layers over embedded tokens, with positions as `source_positions` says."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layer_drop, self.log_scale = config.layer_drop, config.log_scale
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.attends = config.source_positions != "neighbours"
+        kind = EncoderLayer if self.attends else NeighbourLayer
+        self.layers = nn.ModuleList(kind(config) for _ in range(config.encoder_layers))
         self.distance: DistanceBias | None = None
         if config.source_positions == "relative":
             self.distance = DistanceBias(config.num_heads, config.source_reach)
@@ -83,19 +111,24 @@ class Encoder(nn.Module):
     @torch.no_grad()
     def _scale_residuals(self) -> None:
         for layer in self.layers:
-            for last in (layer.attention.to_output, layer.feed_forward.contract):  # type: ignore[union-attr]
+            first = layer.attention.to_output if self.attends else layer.neighbours  # type: ignore[union-attr]
+            for last in (first, layer.feed_forward.contract):  # type: ignore[union-attr]
                 for parameter in last.parameters():  # type: ignore[union-attr]
                     parameter.div_(math.sqrt(2 * len(self.layers)))
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
         """x [B, S, D], padding [B, S] true where nothing stands -> [B, S, D], of no account at padding"""
-        mask = padding_mask(padding, x)
-        if self.distance is None:
+        reads = self._all_positions(x, padding) if self.attends else ((~padding).unsqueeze(-1).to(x.dtype),)
+        if self.attends and self.distance is None:
             x = x + sinusoids(x.shape[1], x.shape[2], x)
-        else:
-            mask = mask + self.distance(x.shape[1])
-        sharp = source_sharpness(padding, x) if self.log_scale else None
         kept = kept_layers(len(self.layers), self.layer_drop if self.training else 0.0)
         for layer, stays in zip(self.layers, kept, strict=True):
-            x = layer(x, mask, sharp) if stays else x
+            x = layer(x, *reads) if stays else x
         return self.final_norm(x)
+
+    def _all_positions(self, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a layer that attends is given: a mask to add to scores, and what keys are multiplied by."""
+        mask = padding_mask(padding, x)
+        if self.distance is not None:
+            mask = mask + self.distance(x.shape[1])
+        return mask, source_sharpness(padding, x) if self.log_scale else None

@@ -133,7 +133,13 @@ LAPTOP_STATES: dict[str, Settings] = {
     ),
     "s5": (
         replace(FORMAL_MODEL, model_dim=128, head_dim=64, ff_dim=512),
-        replace(LAPTOP_TRAIN, steps=6_000, bptt=32, curriculum=("length=1", "length=2", "length=4", "length=12")),
+        replace(
+            LAPTOP_TRAIN,
+            steps=12_000,
+            bptt=32,
+            curriculum=("length=1", "length=2", "length=4", "length=12"),
+            curriculum_deadline=0.7,  # 120 x 120 products take their time
+        ),
     ),
     "flip-flop": (
         replace(LAPTOP_MODEL, memory_size=512),

@@ -20,8 +20,15 @@ VARIANTS = {
     "feedback-per-layer": {"shared_kv": False, "tie_weights": True},
     "feedback-recurrent": {"memory": "recurrent"},
     "feedback-sharp": {"log_scale": True, "source_positions": "relative", "source_reach": 2},
+    "feedback-neighbours": {"source_positions": "neighbours", "source_reach": 2},
     "transformer": {"core": "transformer"},
     "transformer-sharp": {"core": "transformer", "log_scale": True},
+    "transformer-post-neighbours": {
+        "core": "transformer",
+        "norm": "post",
+        "source_positions": "neighbours",
+        "source_reach": 1,
+    },
     "transformer-post-relative": {"core": "transformer", "norm": "post", "source_positions": "relative"},
 }
 
@@ -105,6 +112,17 @@ def test_no_step_sees_the_target_after_it(model: EncoderDecoder, device: torch.d
     changed = target.clone()
     changed[:, 4:] = END
     assert torch.equal(model(source, target)[:, :4], model(source, changed)[:, :4])
+
+
+def test_neighbours_are_seen_as_far_as_the_layers_reach_and_no_further(device: torch.device) -> None:
+    model = make_model(device, source_positions="neighbours", source_reach=2)  # two layers
+    first, second = (sentences(device, batch=1, length=12) for _ in range(2))
+    second[:, 4:] = first[:, 4:]
+    second[:, 3] = first[:, 3] % 13 + END + 1
+    padding = torch.zeros(1, 12, dtype=torch.bool, device=device)
+    one, other = (model.encoder(model.embedding(tokens), padding) for tokens in (first, second))
+    torch.testing.assert_close(one[:, 8:], other[:, 8:], **EXACT)
+    assert (one[:, 7] - other[:, 7]).abs().max() > 1e-6
 
 
 def test_depths_are_set_apart(device: torch.device) -> None:
