@@ -13,7 +13,7 @@ from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, n
 from feedback_transformer.environments.settings import LAPTOP_WORLDS, PAPER_WORLDS, WORLD_FIELDS
 from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, STATES, TASKS, WORLDS, make_task
 from feedback_transformer.tasks.settings import (
-    LAPTOP_MODEL,
+    COPYING_MODEL,
     LAPTOP_STATES,
     LAPTOP_TOYS,
     LAPTOP_TRAIN,
@@ -189,7 +189,7 @@ for name in CORPORA:
 
 LAPTOP.update(LAPTOP_WORLDS)
 
-# Reduced encoder-decoders. Positions of toy strings are relative, since they are tested at ten times the length.
+# Reduced encoder-decoders.
 LAPTOP_PAIR_MODEL = ModelConfig(
     encoder_layers=2,
     num_layers=2,
@@ -221,12 +221,12 @@ for name, steps in (("iwslt14-deen", 3_000), ("wmt14-ende", 4_000)):
 LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1_400))
 for name in PAIR_TOYS:
     LAPTOP[name] = (
-        replace(LAPTOP_MODEL, encoder_layers=2, memory_size=512, source_positions="relative", source_reach=16),
+        replace(COPYING_MODEL, encoder_layers=2, memory_size=512, source_positions="neighbours", source_reach=4),
         replace(
             LAPTOP_TRAIN,
             steps=4_000,
             batch_tokens=2_048,
-            curriculum=("length=4,min_length=1", "length=10,min_length=1", "length=40,min_length=1"),
+            curriculum=("length=4", "length=10", "length=20"),
             validation_episodes=32,
             test_episodes=256,
         ),

@@ -33,12 +33,12 @@ ALL = (
     iwslt,
     translation,
     summarization,
-    copy_pairs,
 )
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         *toy_tasks.EXPERIMENTS,
+        *copy_pairs.EXPERIMENTS,
         *(module.EXPERIMENT for module in ALL),
         *worlds.EXPERIMENTS,
         *state_tracking.EXPERIMENTS,
@@ -47,7 +47,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 # Several under one name, for `reproduce`.
 GROUPS = {
-    "toy-tasks": [experiment.name for experiment in toy_tasks.EXPERIMENTS],
+    "toy-tasks": [experiment.name for experiment in (*toy_tasks.EXPERIMENTS, *copy_pairs.EXPERIMENTS)],
     "state-tracking": [experiment.name for experiment in state_tracking.EXPERIMENTS],
     "all": list(EXPERIMENTS),
 }

@@ -109,7 +109,9 @@ for name, variables, steps in (("algorithmic-3", 3, 20_000), ("algorithmic-5", 5
     )
 
 # Fields of the task itself.
-TOY_FIELDS = {name: {"min_length": "1", "plain": "0.7", "chained": "4"} for name in ("copy", "reverse")}
+COPYING_FIELDS = {"min_length": "1", "plain": "0.7"}
+TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "reverse")}
+TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 
 # Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
 # model fails, it is not for want of memory. Distances that the training strings do not have share one entry.

@@ -85,7 +85,7 @@ def test_the_demonstrations_records_answer_the_random_walk() -> None:
 
 def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking() -> None:
     assert all(set(names) <= set(EXPERIMENTS) for names in GROUPS.values())
-    assert len(GROUPS["toy-tasks"]) == len(GROUPS["state-tracking"]) == 7
+    assert len(GROUPS["toy-tasks"]) == 9 and len(GROUPS["state-tracking"]) == 7
     assert not [run for name in GROUPS["state-tracking"] for run in EXPERIMENTS[name].runs("paper")]
     assert all(len(row) == 3 for row in state_tracking.FORMAL.values())
 
@@ -141,7 +141,7 @@ def test_cost_grows_with_updates_and_with_what_is_left_out_of_a_batch() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*GROUPS["toy-tasks"], "copy-pairs", "corridor", "maze", "maze-easy", "water-maze"])
+@pytest.mark.parametrize("name", [*GROUPS["toy-tasks"], "corridor", "maze", "maze-easy", "water-maze"])
 def test_every_model_of_the_paper_is_built_stepped_and_costed(name: str) -> None:
     variants = {variant.run.model: variant for variant in EXPERIMENTS[name].variants("paper")}
     for variant in variants.values():
