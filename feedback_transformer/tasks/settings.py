@@ -137,8 +137,9 @@ LAPTOP_STATES: dict[str, Settings] = {
         replace(FORMAL_MODEL, model_dim=128, head_dim=64, ff_dim=512),
         replace(
             LAPTOP_TRAIN,
-            steps=12_000,
+            steps=16_000,
             bptt=32,
+            schedule="cosine",
             curriculum=("length=1", "length=2", "length=4", "length=12"),
             curriculum_deadline=0.7,  # 120 x 120 products take their time
         ),
