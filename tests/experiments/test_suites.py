@@ -85,7 +85,8 @@ def test_the_demonstrations_records_answer_the_random_walk() -> None:
 
 def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking() -> None:
     assert all(set(names) <= set(EXPERIMENTS) for names in GROUPS.values())
-    assert len(GROUPS["toy-tasks"]) == 9 and len(GROUPS["state-tracking"]) == 7
+    assert len(GROUPS["toy-tasks"]) == 9
+    assert len(GROUPS["state-tracking"]) == 7
     assert not [run for name in GROUPS["state-tracking"] for run in EXPERIMENTS[name].runs("paper")]
     assert all(len(row) == 3 for row in state_tracking.FORMAL.values())
 
