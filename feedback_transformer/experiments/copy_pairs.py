@@ -6,8 +6,8 @@ string of any length, what is left to the decoder is to know where it is.
 
 from __future__ import annotations
 
-from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
-from feedback_transformer.experiments.toy_tasks import CHANCE, FIELDS, LABELS, TOYS, Toy
+from feedback_transformer.experiments.experiment import SEEDS, Experiment, Variant
+from feedback_transformer.experiments.toy_tasks import FIELDS, LABELS, TOYS, Toy, compare
 from feedback_transformer.presets import preset
 
 MODELS = ("feedback", "transformer-4")
@@ -31,14 +31,6 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
     return rows
 
 
-def compare(toy: Toy, words: str, better: str, worse: str, in_time: bool = False) -> list[Claim]:
-    """One claim a score; a question of ours where time is equal, not tokens."""
-    return [
-        Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s), ours=in_time, unequal=in_time)
-        for s in toy.scores
-    ]
-
-
 def experiment(toy: Toy) -> Experiment:
     feedback, transformer = (f"{toy.task}-pairs/{name}" for name in MODELS)
     return Experiment(
@@ -51,7 +43,7 @@ def experiment(toy: Toy) -> Experiment:
         variants=lambda scale: variants(toy, scale),
         claims=(
             *compare(toy, "Feedback is better than the Transformer", feedback, transformer),
-            *compare(toy, "and in as much time", f"{feedback}-longer", transformer, in_time=True),
+            *compare(toy, "and in as much time", f"{feedback}-longer", transformer, ours=True, unequal=True),
         ),
         scores=toy.scores,
     )

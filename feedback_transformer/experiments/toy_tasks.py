@@ -113,21 +113,28 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
     return rows
 
 
+def compare(toy: Toy, words: str, better: str, worse: str, ours: bool = False, unequal: bool = False) -> list[Claim]:
+    """One claim a score."""
+    return [
+        Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s), ours=ours, unequal=unequal)
+        for s in toy.scores
+    ]
+
+
 def claims(toy: Toy) -> tuple[Claim, ...]:
     """Those of the paper's text; more where it compares with more than the Transformer of 4 layers."""
     feedback, key = f"{toy.task}/feedback", f"{toy.task}/transformer-4"
     if toy.task == "counting-50":
         return (Claim("both count to 50", feedback, key, equal=True, chance=0.9),)
 
-    def compare(words: str, better: str, worse: str, ours: bool = False) -> list[Claim]:
-        return [Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s), ours=ours) for s in toy.scores]
-
-    made = compare("Feedback is better than the Transformer", feedback, key)
+    made = compare(toy, "Feedback is better than the Transformer", feedback, key)
     if "lstm" in toy.paper:
         made.append(Claim("and than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
         made.append(Claim("and than the LSTM", feedback, f"{toy.task}/lstm-128"))
     if toy.longer:
-        made += compare("it stays ahead when both learn for longer", f"{feedback}-longer", f"{key}-longer", ours=True)
+        made += compare(
+            toy, "it stays ahead when both learn for longer", f"{feedback}-longer", f"{key}-longer", ours=True
+        )
     return tuple(made)
 
 
