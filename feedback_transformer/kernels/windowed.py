@@ -3,15 +3,18 @@
     P[t, j] = softmax_j(q_t . (k_j + p_d) + b_d)        d = M - T + 1 + t - j, how far key j lies behind query t
 
 Under autograd the shift from distances d to keys j costs more than the products: every view of it fills and copies all
-scores once more. Here it is one strided view of a padded product, there and back.
+scores once more. Here it is one strided view of a padded product, there and back, for some rows of the batch at a time.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+
+CACHE = 2**21  # bytes of scores at a time
 
 
 def lowest(scores: Tensor) -> float:
@@ -43,20 +46,17 @@ class _Weights(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, keys: Tensor, position: Tensor, bias: Tensor | None, skip: int, hidden: Tensor | None
     ) -> Tensor:
-        batch, heads, steps, _ = query.shape
-        num_keys, columns = keys.shape[-2], position.shape[1]
-        q, k = query.flatten(0, 1), keys.flatten(0, 1)
-        # Behind every row of distances, room for as many as there are steps, in which nothing can be seen.
-        room = torch.cat([position, position.new_zeros(len(position), steps)], dim=1)
-        padded = (q.reshape(-1, len(position)) @ room).view(batch, heads, steps, columns + steps)
-        padded[..., columns:] = lowest(q)
-        if bias is not None:
-            padded[..., :columns] += bias.unsqueeze(1)
-        padded = padded.flatten(0, 1)
-        scores = torch.baddbmm(_shifted(padded, skip, num_keys), q, k.transpose(1, 2)).view(batch, heads, steps, -1)
-        if hidden is not None:
-            scores.masked_fill_(hidden, lowest(scores))
-        weights = torch.softmax(scores, dim=-1, out=scores)  # row by row: memory that is new would be slower
+        weights = query.new_empty(*query.shape[:3], keys.shape[-2])
+        for some in _rows_at_a_time(weights):
+            q, k, scores = (x[some].flatten(0, 1) for x in (query, keys, weights))
+            padded, distances = _padded(q, position, lowest(q))
+            torch.mm(q.reshape(-1, q.shape[-1]), position, out=distances)
+            if bias is not None:
+                distances.view(-1, *query.shape[1:3], len(bias[0])).add_(bias.unsqueeze(1))
+            torch.baddbmm(_shifted(padded, skip, keys.shape[-2]), q, k.transpose(1, 2), out=scores)
+            if hidden is not None:
+                weights[some].masked_fill_(hidden[some], lowest(scores))
+            torch.softmax(scores, dim=-1, out=scores)
         ctx.save_for_backward(query, keys, position, weights)
         ctx.skip, ctx.biased = skip, bias is not None
         return weights
@@ -64,14 +64,31 @@ class _Weights(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, position, weights = ctx.saved_tensors
-        (batch, heads, steps, _), columns = query.shape, position.shape[1]
-        q, k = query.flatten(0, 1), keys.flatten(0, 1)
-        dscores = torch._softmax_backward_data(grad, weights, -1, weights.dtype).flatten(0, 1)
-        dkeys = (dscores.transpose(1, 2) @ q).view_as(keys)
-        padded = dscores.new_zeros(len(q), steps, columns + steps)
-        _shifted(padded, ctx.skip, keys.shape[-2]).copy_(dscores)
-        rows = padded[..., :columns].reshape(-1, columns)
-        dquery = torch.baddbmm((rows @ position.t()).view_as(q), dscores, k).view_as(query)
-        dposition = q.reshape(-1, q.shape[-1]).t() @ rows
-        dbias = rows.view(batch, heads, steps, columns).sum(dim=(0, 2)) if ctx.biased else None
+        dquery, dkeys, dposition = torch.empty_like(query), torch.empty_like(keys), torch.zeros_like(position)
+        dbias = position.new_zeros(query.shape[1], position.shape[1]) if ctx.biased else None
+        for some in _rows_at_a_time(weights):
+            q, k = query[some].flatten(0, 1), keys[some].flatten(0, 1)
+            dscores = torch._softmax_backward_data(grad[some], weights[some], -1, weights.dtype).flatten(0, 1)
+            padded, distances = _padded(q, position, 0.0)
+            _shifted(padded, ctx.skip, keys.shape[-2]).copy_(dscores)
+            dkeys[some] = (dscores.transpose(1, 2) @ q).view_as(keys[some])
+            dquery[some] = torch.baddbmm((distances @ position.t()).view_as(q), dscores, k).view_as(query[some])
+            dposition.addmm_(q.reshape(-1, q.shape[-1]).t(), distances)
+            if dbias is not None:
+                dbias += distances.view(-1, *query.shape[1:3], position.shape[1]).sum(dim=(0, 2))
         return dquery, dkeys, dposition, dbias, None, None
+
+
+def _padded(q: Tensor, position: Tensor, filling: float) -> tuple[Tensor, Tensor]:
+    """Room for what belongs to each of C distances, and as many more as there are steps, in which nothing can be seen:
+    [N, T, C + T], filled, and its first C columns [N T, C]."""
+    rows, steps, _ = q.shape
+    padded = q.new_full((rows, steps, position.shape[1] + steps), filling)
+    return padded, padded.view(rows * steps, -1)[:, : position.shape[1]]
+
+
+def _rows_at_a_time(weights: Tensor) -> list[slice]:
+    """Rows of the batch whose scores fit into a processor's cache: through memory they would go a dozen times."""
+    batch, row = len(weights), math.prod(weights.shape[1:]) * weights.element_size()
+    count = max(1, CACHE // max(1, row)) if weights.device.type == "cpu" else max(1, batch)
+    return [slice(at, at + count) for at in range(0, batch, count)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,10 +27,13 @@ class Counting(EpisodeTask):
     """
 
     length: int = documented(50, "the largest count")
+    small: float = documented(0.0, "the part of the training counts drawn by their logarithm: mostly small ones")
 
     def __post_init__(self) -> None:
         if self.length < 1:
             raise ConfigError(f"Counting.length = {self.length} must be 1 or more")
+        if not 0 <= self.small <= 1:
+            raise ConfigError(f"Counting.small = {self.small} must be between 0 and 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -49,7 +52,11 @@ class Counting(EpisodeTask):
         return BEGIN
 
     def episodes(self, count: int, seed: int) -> Episodes:
-        numbers = generator(seed).integers(1, self.length + 1, size=count)
+        random = generator(seed)
+        numbers = random.integers(1, self.length + 1, size=count)
+        if self.small:
+            by_logarithm = (self.length + 1) ** random.random(count)
+            numbers = np.where(random.random(count) < self.small, by_logarithm.astype(int), numbers)
         return Episodes.join(*zip(*(self.episode(int(n)) for n in numbers), strict=True))
 
     def episode(self, n: int) -> tuple[Array, Array]:
@@ -57,6 +64,9 @@ class Counting(EpisodeTask):
         tokens = np.concatenate([[BEGIN], np.full(n, A), [GO], np.full(n, B)])
         labels = np.concatenate([np.full(n + 1, NO_LABEL), np.full(n, B), [END]])
         return tokens, labels
+
+    def held_out(self) -> Counting:
+        return replace(self, small=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         right = right_labels(model, episodes, device, self.begin)

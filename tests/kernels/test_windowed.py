@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from feedback_transformer.kernels import windowed
 from feedback_transformer.kernels.windowed import windowed_weights
 
 
@@ -32,7 +33,11 @@ def by_the_formula(query: Tensor, keys: Tensor, table: Tensor, bias: Tensor | No
 @pytest.mark.parametrize(("window", "num_keys"), [(4, 8), (4, 6), (9, 9), (7, 5), (20, 12)])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_weights_and_gradients_are_those_of_the_formula(window: int, num_keys: int, biased: bool, masked: bool) -> None:
+@pytest.mark.parametrize("cache", [1, windowed.CACHE])  # a row of the batch at a time, or all at once
+def test_weights_and_gradients_are_those_of_the_formula(
+    window: int, num_keys: int, biased: bool, masked: bool, cache: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windowed, "CACHE", cache)
     steps = 5
     torch.manual_seed(window)
     given = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in

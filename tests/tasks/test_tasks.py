@@ -317,12 +317,24 @@ def test_counting_asks_for_as_many(length: int) -> None:
     assert max(counts) > 0.9 * length
 
 
+def test_counting_can_practise_on_small_counts() -> None:
+    """By the logarithm: a third of the counts to 1000 have one digit, and none lies outside. The test is as ever."""
+    task = Counting(length=1000, small=1.0)
+    counts = np.diff([*task.episodes(3000, 5).starts, len(task.episodes(3000, 5).tokens)]) // 2 - 1
+    assert counts.min() == 1
+    assert 950 < counts.max() <= 1000
+    assert 0.3 < (counts < 10).mean() < 0.37
+    assert task.held_out() == Counting(length=1000)
+    assert (task.evaluation("test", 50, 0).tokens == Counting(length=1000).evaluation("test", 50, 0).tokens).all()
+
+
 @pytest.mark.parametrize(
     ("name", "field", "value"),
     [
         ("random-walk", "size", "0"),
         ("copy", "length", "0"),
         ("counting-50", "length", "-1"),
+        ("counting-1k", "small", "2"),
         ("copy", "min_length", "41"),
         ("parity", "min_length", "41"),
         ("brackets", "min_test_length", "0"),
