@@ -34,7 +34,7 @@ class Toy(NamedTuple):
     scores: tuple[str, ...]
     paper: Numbers
     reduced: str
-    longer: int = 0  # updates of rows that learn for longer, where that may change who is ahead
+    longer: tuple[str, str, str] | None = None  # a field, its value, in words: rows that learn from more tokens
 
 
 SIZE = (
@@ -69,13 +69,14 @@ TOYS = (
     Toy(
         "random-walk", "Random walk", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 1.0}, "transformer-4": {"accuracy": 0.68}},
-        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)", 16_000,
+        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)", ("steps", "16000", "16,000 updates"),
     ),
     Toy(
         "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 0.991}, "transformer-4": {"accuracy": 0.337}, "transformer-8": {"accuracy": 0.474},
          "lstm": {"accuracy": 0.828}},
-        f"{SIZE} and a curriculum of programs, 34.8M tokens",
+        f"{SIZE} and a curriculum of programs, 34.8M tokens (69.6M in the rows of twice the batch)",
+        ("batch_size", "128", "twice the batch"),
     ),
     Toy(
         "algorithmic-5", "Algorithmic task, 5 variables", "Section 4.1.2, Table 1", ("accuracy",),
@@ -87,13 +88,14 @@ TOYS = (
 
 
 def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
-    """A model of the table; `longer` learns for toy.longer updates."""
+    """A model of the table; `longer` learns from more tokens, as toy.longer says."""
     fields = dict(FIELDS[name])
     key, label = f"{toy.task}/{name}", LABELS[name]
     if name == "lstm" and scale == "laptop":
         fields, key = dict(WIDE), f"{key}-128"
-    if longer:
-        fields["steps"], key, label = str(toy.longer), f"{key}-longer", f"{label}, {toy.longer:,} updates"
+    if longer and toy.longer:
+        field, value, words = toy.longer
+        fields[field], key, label = value, f"{key}-longer", f"{label}, {words}"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
     seeds = (0,) if name == "transformer-8" and scale == "laptop" else SEEDS
     return Variant(key, label, run, paper=None if longer else toy.paper.get(name), seeds=seeds)
