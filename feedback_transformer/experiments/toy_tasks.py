@@ -69,7 +69,8 @@ TOYS = (
     Toy(
         "random-walk", "Random walk", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 1.0}, "transformer-4": {"accuracy": 0.68}},
-        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)", ("steps", "16000", "16,000 updates"),
+        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)",
+        ("steps", "16000", "16,000 updates"),
     ),
     Toy(
         "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
