@@ -73,13 +73,17 @@ LAPTOP_TOYS["counting-1k"] = (
     replace(COPYING_MODEL, head_dim=16, memory_size=2048, log_scale=False),
     replace(
         LAPTOP_TRAIN,
-        steps=2_500,
+        steps=6_000,
         bptt=64,
         bptt_start=16,
         learning_rate=1e-3,
-        curriculum=("length=10", "length=50", "length=200", "length=500"),
-        curriculum_gate=0.9995,
+        adam_beta2=0.99,
+        # Counting by averages, of which those of n and n + 1 are as alike as 1 and 1 + 1/2n: step by step, and in the end
+        # with a small rate.
+        curriculum=tuple(f"length={n}" for n in (10, 15, 22, 33, 50, 75, 110, 160, 240, 360, 540, 800)),
+        curriculum_gate=0.999,
         curriculum_deadline=0.7,
+        validation_episodes=64,
     ),
 )
 # Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
@@ -112,6 +116,7 @@ for name, variables, steps in (("algorithmic-3", 3, 20_000), ("algorithmic-5", 5
 COPYING_FIELDS = {"min_length": "1", "plain": "0.7"}
 TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "reverse")}
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
+TOY_FIELDS["counting-1k"] = {"small": "1.0"}
 
 # Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
 # model fails, it is not for want of memory. Distances that the training strings do not have share one entry.
