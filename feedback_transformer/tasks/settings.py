@@ -78,8 +78,8 @@ LAPTOP_TOYS["counting-1k"] = (
         bptt_start=16,
         learning_rate=1e-3,
         adam_beta2=0.99,
-        # Counting by averages, of which those of n and n + 1 are as alike as 1 and 1 + 1/2n: step by step, and in the end
-        # with a small rate.
+        # It counts by averages, and those of n and n + 1 differ by one part in 2n: step by step, and in the end with a
+        # small rate.
         curriculum=tuple(f"length={n}" for n in (10, 15, 22, 33, 50, 75, 110, 160, 240, 360, 540, 800)),
         curriculum_gate=0.999,
         curriculum_deadline=0.7,
