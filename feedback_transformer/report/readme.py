@@ -15,7 +15,7 @@ from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
-from feedback_transformer.report.suites import SUITES, suite_table
+from feedback_transformer.report.suites import SUITES, suite_table, toy_goals
 from feedback_transformer.report.tables import fill, markdown_table, places, random_walk_table
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
@@ -35,6 +35,7 @@ def filled(document: str, results: Path) -> str:
         "speed": lambda: speed_tables(bench()),
         "speed-summary": lambda: speed_summary(bench()),
         "goals": lambda: goal_table(bench(), read_record(results / "bench-2-threads.json")),
+        "toy-goals": lambda: toy_goals(results),
         "spans": lambda: span_table(read_record(results / "span.json")),
         "worlds": lambda: world_speed(results / "bench-worlds.json"),
         "verdicts": lambda: verdict_table(results),
