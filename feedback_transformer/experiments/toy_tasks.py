@@ -1,8 +1,9 @@
 """Table 1: toy tasks, an experiment a task. `reproduce toy-tasks` runs them all.
 
 The paper's numbers are parts of 1 here, as scores are. Its Transformer has 4 layers, and another 8 in the algorithmic
-task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens; the Transformer of 8
-layers, which takes an hour and more, with one seed. Copy and reverse with an encoder are in `copy_pairs.py`.
+task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens; Transformers of 8 layers
+and those that learn for longer, which take an hour and more, with one seed. Copy and reverse with an encoder are in
+`copy_pairs.py`.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
         field, value, words = toy.longer
         fields[field], key, label = value, f"{key}-longer", f"{label}, {words}"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
-    seeds = (0,) if name == "transformer-8" and scale == "laptop" else SEEDS
+    costly = name == "transformer-8" or (longer and name != "feedback")
+    seeds = (0,) if costly and scale == "laptop" else SEEDS
     return Variant(key, label, run, paper=None if longer else toy.paper.get(name), seeds=seeds)
 
 
