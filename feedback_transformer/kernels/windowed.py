@@ -1,20 +1,47 @@
-"""Attention of a block of queries, each to its own window of the past: the weights, with a hand-written backward.
+"""Attention of a block of queries, each to its own window of the past, with a hand-written backward.
 
     P[t, j] = softmax_j(q_t . (k_j + p_d) + b_d)        d = M - T + 1 + t - j, how far key j lies behind query t
+    y_t     = sum_j P[t, j] v_j
 
 Under autograd the shift from distances d to keys j costs more than the products: every view of it fills and copies all
-scores once more. Here it is one strided view of a padded product, there and back, for some rows of the batch at a time.
+scores once more. Here it is one strided view of a padded product, there and back.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 CACHE = 2**21  # bytes of scores at a time
+
+
+class Positions(NamedTuple):
+    """What belongs to the C newest distances, the farthest first: keys [K, C] and bias [H, C].
+
+    Column skip - t + j is query t's for key j; a key without a column is hidden.
+    """
+
+    keys: Tensor
+    bias: Tensor | None
+    skip: int
+
+    def to(self, dtype: torch.dtype) -> Positions:
+        return Positions(self.keys.to(dtype), None if self.bias is None else self.bias.to(dtype), self.skip)
+
+    def columns_from(self, first: int, steps: int) -> int:
+        """The first column that any query has for a key from `first` on."""
+        return max(0, self.skip + first - (steps - 1))
+
+    def without(self, first: int, steps: int) -> Positions:
+        """For the keys from `first` on."""
+        column = self.columns_from(first, steps)
+        bias = None if self.bias is None else self.bias[:, column:]
+        return Positions(self.keys[:, column:], bias, self.skip + first - column)
 
 
 def lowest(scores: Tensor) -> float:
@@ -22,61 +49,150 @@ def lowest(scores: Tensor) -> float:
     return torch.finfo(scores.dtype).min / 2
 
 
-def windowed_weights(
-    query: Tensor, keys: Tensor, position: Tensor, bias: Tensor | None, skip: int, hidden: Tensor | None
-) -> Tensor:
+def distances(steps: int, num_keys: int, device: torch.device) -> Tensor:
+    """[T, num_keys]: how many steps query t comes after key j, the last key being one before the last query."""
+    query = torch.arange(steps, device=device)[:, None]
+    return (num_keys - steps + 1) + query - torch.arange(num_keys, device=device)
+
+
+def visible(history: Tensor, num_keys: int) -> Tensor:
+    """[B, 1, T, num_keys]: query t of a row sees the `history` [B, T] memories that exist before it."""
+    distance = distances(history.shape[1], num_keys, history.device)
+    return ((distance >= 1) & (distance <= history[..., None])).unsqueeze(1)
+
+
+def windowed_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
     """query [B, H, T, K], keys [B, H, M, K] -> P [B, H, T, M]
 
-    position [K, C] and bias [H, C] belong to the C newest distances, the farthest first; column skip - t + j is query
-    t's for key j, and keys without a column are hidden. So are those where hidden [B, 1, T, M] is true.
+    history [B, T] is how many memories exist before each query; None if all do. Where none does, P means nothing.
     """
-    position, bias = position.to(query.dtype), None if bias is None else bias.to(query.dtype)
-    result: Tensor = _Weights.apply(query, keys, position, bias, skip, hidden)  # type: ignore[no-untyped-call]
+    result: Tensor = _Weights.apply(query, keys, *positions.to(query.dtype), history)  # type: ignore[no-untyped-call]
     return result
 
 
-def _shifted(padded: Tensor, skip: int, num_keys: int) -> Tensor:
-    """[N, T, C + T] -> [N, T, M], entry (t, j) being (t, skip - t + j), which may lie in the padding of row t - 1"""
-    rows, steps, columns = padded.shape
-    return padded.as_strided((rows, steps, num_keys), (steps * columns, columns - 1, 1), skip)
+def windowed_attention(
+    query: Tensor, keys: Tensor, values: Tensor, positions: Positions, history: Tensor | None
+) -> Tensor:
+    """The same, and values [B, H, M, K] -> y [B, H, T, K]: faster on a CPU where there are many scores.
+
+    Some rows of the batch at a time, so that their scores stay in a processor's cache (through memory they would go a
+    dozen times), and of those only the keys that one of them sees.
+    """
+    scores = math.prod(query.shape[:3]) * keys.shape[2] * query.element_size()
+    if query.device.type != "cpu" or scores <= 4 * CACHE:
+        return windowed_weights(query, keys, positions, history) @ values
+    given = (query, keys, values, *positions.to(query.dtype), history)
+    result: Tensor = _Attention.apply(*given)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Weights(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, position: Tensor, bias: Tensor | None, skip: int, hidden: Tensor | None
+        ctx: Any, query: Tensor, keys: Tensor, position: Tensor, bias: Tensor | None, skip: int, history: Tensor | None
     ) -> Tensor:
-        weights = query.new_empty(*query.shape[:3], keys.shape[-2])
-        for some in _rows_at_a_time(weights):
-            q, k, scores = (x[some].flatten(0, 1) for x in (query, keys, weights))
-            padded, distances = _padded(q, position, lowest(q))
-            torch.mm(q.reshape(-1, q.shape[-1]), position, out=distances)
-            if bias is not None:
-                distances.view(-1, *query.shape[1:3], len(bias[0])).add_(bias.unsqueeze(1))
-            torch.baddbmm(_shifted(padded, skip, keys.shape[-2]), q, k.transpose(1, 2), out=scores)
-            if hidden is not None:
-                weights[some].masked_fill_(hidden[some], lowest(scores))
-            torch.softmax(scores, dim=-1, out=scores)
-        ctx.save_for_backward(query, keys, position, weights)
-        ctx.skip, ctx.biased = skip, bias is not None
+        positions = Positions(position, bias, skip)
+        weights = _weights(query, keys, positions, history)
+        ctx.save_for_backward(query, keys, weights, position, bias)
+        ctx.skip = skip
         return weights
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, keys, position, weights = ctx.saved_tensors
-        dquery, dkeys, dposition = torch.empty_like(query), torch.empty_like(keys), torch.zeros_like(position)
-        dbias = position.new_zeros(query.shape[1], position.shape[1]) if ctx.biased else None
-        for some in _rows_at_a_time(weights):
-            q, k = query[some].flatten(0, 1), keys[some].flatten(0, 1)
-            dscores = torch._softmax_backward_data(grad[some], weights[some], -1, weights.dtype).flatten(0, 1)
-            padded, distances = _padded(q, position, 0.0)
-            _shifted(padded, ctx.skip, keys.shape[-2]).copy_(dscores)
-            dkeys[some] = (dscores.transpose(1, 2) @ q).view_as(keys[some])
-            dquery[some] = torch.baddbmm((distances @ position.t()).view_as(q), dscores, k).view_as(query[some])
-            dposition.addmm_(q.reshape(-1, q.shape[-1]).t(), distances)
-            if dbias is not None:
-                dbias += distances.view(-1, *query.shape[1:3], position.shape[1]).sum(dim=(0, 2))
-        return dquery, dkeys, dposition, dbias, None, None
+        query, keys, weights, position, bias = ctx.saved_tensors
+        dscores = torch._softmax_backward_data(grad, weights, -1, weights.dtype)
+        return *_score_gradients(dscores, query, keys, Positions(position, bias, ctx.skip)), None, None
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        position: Tensor,
+        bias: Tensor | None,
+        skip: int,
+        history: Tensor | None,
+    ) -> Tensor:
+        positions, steps = Positions(position, bias, skip), query.shape[2]
+        mixed = query.new_empty(*query.shape[:3], values.shape[-1])
+        ctx.parts = []
+        for rows, first in _parts(query, keys, history):
+            k, v = keys[rows, :, first:], values[rows, :, first:]
+            seen = None if history is None else history[rows]
+            weights = _weights(query[rows], k, positions.without(first, steps), seen)
+            mixed[rows] = weights @ v
+            if any(ctx.needs_input_grad):
+                ctx.parts.append((rows, first, weights))
+        ctx.save_for_backward(query, keys, values, position, bias)
+        ctx.skip = skip
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, keys, values, position, bias = ctx.saved_tensors
+        positions, steps = Positions(position, bias, ctx.skip), query.shape[2]
+        dquery, dkeys, dvalues = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(values)
+        dposition, dbias = torch.zeros_like(position), None if bias is None else torch.zeros_like(bias)
+        for rows, first, weights in ctx.parts:
+            k, v, dy = keys[rows, :, first:], values[rows, :, first:], grad[rows]
+            dscores = torch._softmax_backward_data(dy @ v.transpose(2, 3), weights, -1, weights.dtype)
+            dvalues[rows, :, first:] = weights.transpose(2, 3) @ dy
+            dq, dk, dp, db = _score_gradients(dscores, query[rows], k, positions.without(first, steps))
+            dquery[rows], dkeys[rows, :, first:] = dq, dk
+            column = positions.columns_from(first, steps)
+            dposition[:, column:] += dp
+            if dbias is not None and db is not None:
+                dbias[:, column:] += db
+        return dquery, dkeys, dvalues, dposition, dbias, None, None
+
+
+def _parts(query: Tensor, keys: Tensor, history: Tensor | None) -> Iterator[tuple[Tensor | slice, int]]:
+    """Rows that are computed together, and the first key that one of them sees; those that see most come first."""
+    (batch, heads, steps, _), num_keys = query.shape, keys.shape[2]
+    row = heads * steps * query.element_size()  # bytes of scores a key
+    first, order = torch.zeros(batch, dtype=torch.long), None
+    if history is not None:
+        first = (distances(steps, num_keys, query.device)[:, 0] - history).amin(dim=1).clamp(0, num_keys - 1)
+        first, order = first.sort()
+    at = 0
+    while at < batch:
+        begin = int(first[at])
+        rows = slice(at, at + max(1, CACHE // (row * (num_keys - begin))))
+        yield rows if order is None else order[rows], begin
+        at = rows.stop
+
+
+def _weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
+    """P [B, H, T, M]"""
+    q, k = query.flatten(0, 1), keys.flatten(0, 1)
+    padded, columns = _padded(q, positions.keys, lowest(q))
+    torch.mm(q.reshape(-1, q.shape[-1]), positions.keys, out=columns)
+    if positions.bias is not None:
+        columns.view(*query.shape[:3], -1).add_(positions.bias.unsqueeze(1))
+    scores = torch.baddbmm(_shifted(padded, positions.skip, keys.shape[2]), q, k.transpose(1, 2))
+    scores = scores.view(*query.shape[:3], -1)
+    if history is not None:
+        scores.masked_fill_(~visible(history, keys.shape[2]), lowest(scores))
+    return torch.softmax(scores, dim=-1, out=scores)  # row by row: memory that is new would be slower
+
+
+def _score_gradients(
+    dscores: Tensor, query: Tensor, keys: Tensor, positions: Positions
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """dscores [B, H, T, M] -> of query, keys, position keys and bias"""
+    q, k, d = query.flatten(0, 1), keys.flatten(0, 1), dscores.flatten(0, 1)
+    padded, columns = _padded(q, positions.keys, 0.0)
+    _shifted(padded, positions.skip, keys.shape[2]).copy_(d)
+    dquery = torch.baddbmm((columns @ positions.keys.t()).view_as(q), d, k).view_as(query)
+    dkeys = (d.transpose(1, 2) @ q).view_as(keys)
+    dposition = q.reshape(-1, q.shape[-1]).t() @ columns
+    dbias = None if positions.bias is None else columns.view(*query.shape[:3], -1).sum(dim=(0, 2))
+    return dquery, dkeys, dposition, dbias
 
 
 def _padded(q: Tensor, position: Tensor, filling: float) -> tuple[Tensor, Tensor]:
@@ -87,8 +203,7 @@ def _padded(q: Tensor, position: Tensor, filling: float) -> tuple[Tensor, Tensor
     return padded, padded.view(rows * steps, -1)[:, : position.shape[1]]
 
 
-def _rows_at_a_time(weights: Tensor) -> list[slice]:
-    """Rows of the batch whose scores fit into a processor's cache: through memory they would go a dozen times."""
-    batch, row = len(weights), math.prod(weights.shape[1:]) * weights.element_size()
-    count = max(1, CACHE // max(1, row)) if weights.device.type == "cpu" else max(1, batch)
-    return [slice(at, at + count) for at in range(0, batch, count)]
+def _shifted(padded: Tensor, skip: int, num_keys: int) -> Tensor:
+    """[N, T, C + T] -> [N, T, M], entry (t, j) being (t, skip - t + j), which may lie in the padding of row t - 1"""
+    rows, steps, columns = padded.shape
+    return padded.as_strided((rows, steps, num_keys), (steps * columns, columns - 1, 1), skip)

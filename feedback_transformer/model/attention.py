@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from feedback_transformer.kernels.contract import sharpness
 from feedback_transformer.kernels.dropout import keep_mask
-from feedback_transformer.kernels.windowed import lowest, windowed_weights
+from feedback_transformer.kernels.windowed import (
+    Positions,
+    distances,
+    lowest,
+    visible,
+    windowed_attention,
+    windowed_weights,
+)
 from feedback_transformer.model.adaptive_span import AdaptiveSpan, weigh
 from feedback_transformer.model.memory import Projection
 
@@ -54,18 +61,6 @@ def _newest(own: Tensor, columns: int) -> Tensor:
     """The last columns of `own`, its first one again and again where there are not as many."""
     missing = columns - own.shape[1]
     return torch.cat([own[:, :1].expand(-1, missing), own], dim=1) if missing > 0 else own[:, -missing:]
-
-
-def distances(steps: int, num_keys: int, device: torch.device) -> Tensor:
-    """[T, num_keys]: how many steps query t comes after key j, the last key being one before the last query."""
-    query = torch.arange(steps, device=device)[:, None]
-    return (num_keys - steps + 1) + query - torch.arange(num_keys, device=device)
-
-
-def visible(history: Tensor, num_keys: int) -> Tensor:
-    """[B, 1, T, num_keys]: query t of a row sees the `history` [B, T] memories that exist before it."""
-    distance = distances(history.shape[1], num_keys, history.device)
-    return ((distance >= 1) & (distance <= history[..., None])).unsqueeze(1)
 
 
 class KeyValue(nn.Module):
@@ -119,30 +114,31 @@ class Attention(nn.Module):
             seen = distances(x.shape[1], keys.shape[-2], x.device)[:, 0] if history is None else history
             query = query * sharpness(seen.clamp(max=position.window).unsqueeze(-1), x.dtype)
         query = split_heads(query, self.num_heads)
-        hidden = None if history is None else ~visible(history, keys.shape[-2])
-        probabilities = self.weights(query, keys, position, hidden)
-        if self.span is not None:
-            mask = self.span.mask(distances(x.shape[1], keys.shape[-2], x.device))
-            probabilities = weigh(probabilities, mask.to(x.dtype))
-        mixed = self.dropout(probabilities) @ values
+        steps, num_keys = x.shape[1], keys.shape[-2]
+        columns, skip = position.columns(steps, num_keys)
+        positions = Positions(*position.table(columns), skip)
+        if steps > 1 and self.span is None and not (self.dropout.training and self.dropout.p):
+            mixed = windowed_attention(query, keys, values, positions, history)
+        else:
+            weights = windowed_weights if steps > 1 else single_weights
+            probabilities = weights(query, keys, positions, history)
+            if self.span is not None:
+                probabilities = weigh(probabilities, self.span.mask(distances(steps, num_keys, x.device)).to(x.dtype))
+            mixed = self.dropout(probabilities) @ values
         if history is not None:
             # A row that sees nothing has spread its attention over hidden slots: its output is zero.
             mixed = mixed * (history > 0)[:, None, :, None]
         return self.to_output(mixed.transpose(1, 2).flatten(-2))
 
-    def weights(self, query: Tensor, keys: Tensor, position: RelativePosition, hidden: Tensor | None) -> Tensor:
-        """query [B, H, T, K], keys [B, H, M, K] -> what each query takes of each key [B, H, T, M]"""
-        steps, num_keys = query.shape[-2], keys.shape[-2]
-        columns, skip = position.columns(steps, num_keys)
-        position_keys, bias = position.table(columns)
-        if steps > 1:
-            return windowed_weights(query, keys, position_keys, bias, skip, hidden)
-        scores = query @ keys.transpose(-1, -2) + query @ position_keys
-        if bias is not None:
-            scores = scores + bias[:, None]
-        if hidden is not None:
-            scores = scores.masked_fill(hidden, lowest(scores))
-        return torch.softmax(scores, dim=-1)
+
+def single_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
+    """What one query [B, H, 1, K] takes of each key [B, H, M, K], where there is nothing to shift: [B, H, 1, M]"""
+    scores = query @ keys.transpose(-1, -2) + query @ positions.keys
+    if positions.bias is not None:
+        scores = scores + positions.bias[:, None]
+    if history is not None:
+        scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
+    return torch.softmax(scores, dim=-1)
 
 
 class Dropout(nn.Dropout):
