@@ -58,6 +58,9 @@ class ModelConfig:
         "how a step's layers become its memory: weighted-sum (the paper), top, layer:K, average, "
         "recurrent or previous-layer (a standard Transformer)",
     )
+    memory_top: float = documented(
+        0.0, "weighted-sum: how far above the other layers' the top layer's weight w_L is at the start"
+    )
     shared_kv: bool = documented(True, "one key and value projection for all layers, or one pair a layer")
     norm: str = documented("pre", "layer norm in front of (pre) or behind (post) each sublayer")
     dropout: float = documented(0.0, "dropout on attention probabilities and on the ReLU")

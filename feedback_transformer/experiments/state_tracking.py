@@ -71,7 +71,9 @@ def variants(task: str, scale: str) -> list[Variant]:
     return [
         Variant(f"{task}/feedback", "Feedback Transformer", preset(task, scale)),
         Variant(
-            f"{task}/top", "Feedback Transformer, top-only memory", preset(task, scale).override({"memory": "top"})
+            f"{task}/top",
+            "Feedback Transformer, top-only memory",
+            preset(task, scale).override({"memory": "top", "memory_top": "0"}),
         ),
         Variant(f"{task}/transformer", "Transformer", preset(task, scale, "transformer")),
         Variant(f"{task}/lstm", "LSTM", preset(task, scale, "lstm").override(wide)),

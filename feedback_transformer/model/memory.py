@@ -46,19 +46,21 @@ class Composition(nn.Module):
 
 
 class LearnedComposition(Composition):
-    """mixing = softmax(w) over the layers that a row may use; w starts at zero, which is their average."""
+    """mixing = softmax(w) over the layers that a row may use; w is zero at first, their average, or `start`."""
 
-    def __init__(self, allowed: Tensor) -> None:
+    def __init__(self, allowed: Tensor, start: Tensor | None = None) -> None:
         super().__init__(torch.zeros_like(allowed).masked_fill(allowed == 0, float("-inf")))
-        self.logits = nn.Parameter(torch.zeros_like(allowed))
+        self.logits = nn.Parameter(torch.zeros_like(allowed) if start is None else start)
 
     def mixing(self) -> Tensor:
         return torch.softmax(self.logits + super().mixing(), dim=-1)
 
 
-def weighted_sum(num_layers: int) -> Composition:
-    """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers."""
-    return LearnedComposition(torch.ones(1, num_layers + 1))
+def weighted_sum(num_layers: int, top: float = 0.0) -> Composition:
+    """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers; w_L starts at `top`."""
+    start = torch.zeros(1, num_layers + 1)
+    start[0, -1] = top
+    return LearnedComposition(torch.ones_like(start), start)
 
 
 def one_layer(num_layers: int, layer: int) -> Composition:
@@ -81,13 +83,13 @@ def previous_layer(num_layers: int) -> Composition:
     return Composition(torch.eye(num_layers, num_layers + 1))
 
 
-def composition(name: str, num_layers: int) -> Composition:
-    """The composition that `ModelConfig.memory` names."""
+def composition(name: str, num_layers: int, top: float = 0.0) -> Composition:
+    """The composition that `ModelConfig.memory` names; `top` is `ModelConfig.memory_top`."""
     check_composition(name, num_layers)
     if name.startswith("layer:"):
         return one_layer(num_layers, int(name.removeprefix("layer:")))
     makers: dict[str, Callable[[int], Composition]] = {
-        "weighted-sum": weighted_sum,
+        "weighted-sum": lambda n: weighted_sum(n, top),
         "top": lambda n: one_layer(n, n),
         "average": average,
         "recurrent": recurrent,

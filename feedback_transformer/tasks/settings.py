@@ -139,7 +139,7 @@ LAPTOP_STATES: dict[str, Settings] = {
         replace(LAPTOP_TRAIN, steps=4_000, bptt=32, curriculum=("length=4", "length=8", "length=16")),
     ),
     "s5": (
-        replace(FORMAL_MODEL, model_dim=128, head_dim=64, ff_dim=512),
+        replace(FORMAL_MODEL, model_dim=128, head_dim=64, ff_dim=512, memory_top=2.0),
         replace(
             LAPTOP_TRAIN,
             steps=16_000,

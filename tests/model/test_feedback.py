@@ -31,6 +31,16 @@ def test_the_weights_of_the_layers_start_equal() -> None:
     assert composition("weighted-sum", 3).mixing().tolist() == [[0.25] * 4]
 
 
+def test_the_top_layer_may_weigh_more_at_the_start_and_is_learned_from_there() -> None:
+    core = FeedbackTransformer(ModelConfig(num_layers=3, model_dim=8, memory_top=2.0))
+    top = math.exp(2.0)
+    expected = torch.tensor([[1.0, 1.0, 1.0, top]]) / (3 + top)
+    torch.testing.assert_close(core.composition.mixing(), expected)
+    y, _ = core(torch.randn(2, 4, 8))
+    y.square().sum().backward()
+    assert core.composition.logits.grad.abs().min() > 0
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
