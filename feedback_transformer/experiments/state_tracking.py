@@ -55,7 +55,7 @@ TASKS = (
              (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
     Tracking("s5", "Permutations of five things: 256 of them, learned on 32", ("accuracy", "last"),
-             "0.4M parameters (LSTM: 0.3M), 25.4M tokens", 0.05,
+             "0.4M parameters (LSTM: 0.3M), 25.4M tokens; the weighted sum starts near the top (`memory_top=2`)", 0.05,
              (Elsewhere("every model at most", {"last": 0.025}, LOOPED),)),
     Tracking("flip-flop", "Flip-flop language: learned at 80% to ignore", ("sparse", "dense"),
              f"{SIZE}, 1.6M tokens", 0.55,
