@@ -45,6 +45,7 @@ class Algorithmic(EpisodeTask):
     min_length: int = documented(0, "statements of the shortest program; 0 means all are of the same length")
     print_weight: float = documented(1.0, "how much more often than ++ a print is drawn")
     if_weight: float = documented(1.0, "how much more often than ++ an if is drawn")
+    numbers: float = documented(0.5, "the part of the conditions that compare with a number, not with a variable")
     printable: int = documented(0, "print only the first so many variables; 0 means all")
     echo: float = documented(0.0, "in programs that echo, how often a statement is followed by a print of its variable")
     echoing: float = documented(0.5, "the part of the programs that echo")
@@ -62,6 +63,8 @@ class Algorithmic(EpisodeTask):
         for name in ("print_weight", "if_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be 0 or more")
+        if not 0 < self.numbers <= 1:  # with none, a first variable would wait for a second for ever
+            raise ConfigError(f"Algorithmic.numbers = {self.numbers} must be above 0, and 1 at most")
         for name in ("echo", "echoing"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must lie in 0 to 1")
@@ -150,7 +153,7 @@ class _Writer:
         left = random.integers(0, variables, size=n)
         right = random.integers(0, variables, size=n)
         constant = random.integers(1, LARGEST + 1, size=n)
-        against_number = random.random(n) < 0.5
+        against_number = random.random(n) < self.task.numbers
         greater = random.random(n) < 0.5
         values, at = self.values[rows], np.arange(n)
         other = np.where(against_number, constant, values[at, right])

@@ -53,12 +53,12 @@ class Actors:
 
     def __init__(self, run: RunConfig) -> None:
         self.run = run
-        self.stages: list[Any] = stages(run.task, run.train)  # environments, easier ones first
+        self.stages = stages(run.task, run.train)  # environments, easier ones first
         self.begin(stage=0)
 
     def begin(self, stage: int) -> None:
         """New copies of this stage's environment."""
-        copies, environment = self.run.train.batch_size, self.stages[stage]
+        copies, environment = self.run.train.batch_size, self.stages[stage].task
         self.stage = stage
         self.environment: Environment = environment
         self.envs = BatchedEnv(environment, copies)

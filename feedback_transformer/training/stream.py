@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 from feedback_transformer.config import ConfigError, TrainConfig, override, parse_assignments
 from feedback_transformer.data.episodes import Lanes
@@ -11,13 +12,34 @@ from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.run import RunConfig
 
 
-def stages(task: Task, train: TrainConfig) -> list[Task]:
-    """The tasks of the curriculum, the task itself last. A stage is written as `length=6` or `length=6,size=4`."""
-    easier = [override(task, parse_assignments(stage.split(","))) for stage in train.curriculum]
-    for text, stage in zip(train.curriculum, easier, strict=True):
-        if _symbols(stage) != _symbols(task):
-            raise ConfigError(f"TrainConfig.curriculum has {text!r}, which changes the task's symbols; leave those be")
-    return [*easier, task]
+class Stage(NamedTuple):
+    """A task of the curriculum, and the running accuracy at which it is left behind."""
+
+    task: Any
+    gate: float = math.inf  # the last is never
+
+
+def stages(task: Task, train: TrainConfig) -> list[Stage]:
+    """The tasks of the curriculum, the task itself last.
+
+    A stage is written as `length=6` or `length=6,size=4`; with `gate=0.95` among them it has a gate of its own.
+    """
+    return [*(_stage(task, train, text) for text in train.curriculum), Stage(task)]
+
+
+def _stage(task: Task, train: TrainConfig, text: str) -> Stage:
+    fields = parse_assignments(text.split(","))
+    gate = fields.pop("gate", str(train.curriculum_gate))
+    try:
+        gate_passed_at = float(gate)
+    except ValueError:
+        gate_passed_at = math.nan
+    if not 0 <= gate_passed_at <= 1:
+        raise ConfigError(f"TrainConfig.curriculum has {text!r}, whose gate = {gate} must lie in 0 to 1")
+    easier = override(task, fields)
+    if _symbols(easier) != _symbols(task):
+        raise ConfigError(f"TrainConfig.curriculum has {text!r}, which changes the task's symbols; leave those be")
+    return Stage(easier, gate_passed_at)
 
 
 def _symbols(task: Task) -> tuple[Any, ...]:
@@ -67,7 +89,7 @@ class TrainingStream:
     def _current_lanes(self) -> Lanes:
         if self._lanes is None or self._drawn != (self.stage, self.passes):
             self._drawn = (self.stage, self.passes)
-            train, task = self.run.train, self.stages[self.stage]
+            train, task = self.run.train, self.stages[self.stage].task
             size = train.batch_tokens if isinstance(task, PairTask) else train.batch_size
             self._lanes = task.lanes(size, train.train_episodes, self.run.seed, self.passes)
         return self._lanes

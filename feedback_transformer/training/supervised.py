@@ -285,7 +285,7 @@ class Trainer:
         train, stream = self.run.train, self.stream
         if stream.last_stage:
             return
-        passed = self.progress.running_accuracy >= train.curriculum_gate
+        passed = self.progress.running_accuracy >= stream.stages[stream.stage].gate
         deadline = train.curriculum_deadline * train.steps * (stream.stage + 1) / (len(stream.stages) - 1)
         if passed or self.progress.step >= deadline:
             stream.advance_stage()

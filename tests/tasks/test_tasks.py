@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from typing import Any
@@ -249,6 +250,13 @@ def test_curriculum_fields_do_what_they_say() -> None:
     assert " if " not in text
     assert "print y" not in text
     assert "print x" in text
+
+
+def test_conditions_compare_with_numbers_as_often_as_asked() -> None:
+    for numbers in (0.2, 0.5, 1.0):
+        task = Algorithmic(num_variables=3, length=100, numbers=numbers)
+        found = [word.isdigit() for word in re.findall(r"if \w [<>] (\w+) :", spell(task, task.episodes(50, 0)))]
+        assert abs(sum(found) / len(found) - numbers) < 0.1, numbers
 
 
 def test_held_out_programs_are_the_official_ones() -> None:

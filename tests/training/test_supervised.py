@@ -180,6 +180,23 @@ def test_the_curriculum_moves_on_at_its_gate_and_at_its_deadline(tmp_path: Path)
     assert stages == [0, 1, 1, 2, 2, 2]
 
 
+def test_a_stage_can_have_a_gate_of_its_own(tmp_path: Path) -> None:
+    run = small_run(curriculum="length=2,gate=0;length=4", curriculum_gate=1.0, curriculum_deadline=1.0, steps=8)
+    trainer = Trainer(run, tmp_path / "own", CPU)
+    stages = []
+    for _ in range(4):
+        trainer.update()
+        stages.append(trainer.stream.stage)
+    assert stages == [1, 1, 1, 1]
+    assert [stage.task.length for stage in trainer.stream.stages] == [2, 4, run.task.length]
+
+
+@pytest.mark.parametrize("gate", ["1.5", "soon", "nan"])
+def test_a_gate_that_no_accuracy_can_pass_is_a_sentence(gate: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"gate = {gate} must lie in 0 to 1"):
+        Trainer(small_run(curriculum=f"length=2,gate={gate}"), tmp_path / "run", CPU)
+
+
 def test_the_test_set_is_scored_with_the_best_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, found = small_run(steps=40, eval_every=10), [0.5, 0.9, 0.4, 0.3, 0.0, 0.0]
     seen: list[torch.Tensor] = []
