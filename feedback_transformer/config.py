@@ -59,7 +59,7 @@ class ModelConfig:
         "recurrent or previous-layer (a standard Transformer)",
     )
     memory_top: float = documented(
-        0.0, "weighted-sum: how far above the other layers' the top layer's weight w_L is at the start"
+        0.0, "weighted-sum: how far above the other layers' the top layer's weight w_L is at the start; else always 0"
     )
     shared_kv: bool = documented(True, "one key and value projection for all layers, or one pair a layer")
     norm: str = documented("pre", "layer norm in front of (pre) or behind (post) each sublayer")
@@ -107,6 +107,8 @@ class ModelConfig:
             object.__setattr__(self, "head_dim", self.model_dim // self.num_heads)
         if self.ff_dim == 0:
             object.__setattr__(self, "ff_dim", 4 * self.model_dim)
+        if self.core != "feedback" or self.memory != "weighted-sum":
+            object.__setattr__(self, "memory_top", 0.0)
         _one_of(self, "core", CORES)
         _one_of(self, "norm", NORMS)
         _one_of(self, "source_positions", SOURCE_POSITIONS)

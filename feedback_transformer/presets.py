@@ -253,8 +253,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
         train = replace(train, **SMOKE_TRAIN)  # type: ignore[arg-type]
     # Layers share keys and values where they share a memory; those of a Transformer read memories of their own.
     shared = model.shared_kv and core != "transformer"
-    top = model.memory_top if core == "feedback" else 0.0
-    return RunConfig(task_name, task, replace(model, core=core, shared_kv=shared, memory_top=top), train, seed)
+    return RunConfig(task_name, task, replace(model, core=core, shared_kv=shared), train, seed)
 
 
 def configured(task_name: str, scale: str, seed: int, fields: dict[str, str]) -> RunConfig:

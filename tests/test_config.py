@@ -47,6 +47,12 @@ def test_derived_widths_follow_a_change_and_chosen_ones_stay() -> None:
     assert override(ModelConfig(model_dim=64, ff_dim=100), {"model_dim": "32"}).ff_dim == 100
 
 
+def test_only_a_weighted_sum_has_a_weight_that_starts_at_the_top() -> None:
+    assert ModelConfig(memory_top=2.0).memory_top == 2.0
+    for other in ({"memory": "top"}, {"core": "transformer"}, {"core": "lstm"}):
+        assert ModelConfig(memory_top=2.0, **other).memory_top == 0.0
+
+
 def test_overrides_are_read_by_the_type_of_the_field() -> None:
     changed = override(
         ModelConfig(), {"position_slopes": "2, 0.1", "shared_kv": "false", "dropout": "1e-1", "num_layers": "1e1"}

@@ -73,7 +73,7 @@ def variants(task: str, scale: str) -> list[Variant]:
         Variant(
             f"{task}/top",
             "Feedback Transformer, top-only memory",
-            preset(task, scale).override({"memory": "top", "memory_top": "0"}),
+            preset(task, scale).override({"memory": "top"}),
         ),
         Variant(f"{task}/transformer", "Transformer", preset(task, scale, "transformer")),
         Variant(f"{task}/lstm", "LSTM", preset(task, scale, "lstm").override(wide)),
