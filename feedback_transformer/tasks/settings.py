@@ -60,13 +60,14 @@ for name in ("copy", "reverse"):
         COPYING_MODEL,
         replace(
             LAPTOP_TRAIN,
-            steps=6_400,
-            bptt=48,
-            bptt_start=16,
+            steps=5_120,
+            batch_size=24,
+            bptt=128,  # a string and its answer: what is written has to teach what was read how to be found
+            bptt_start=0,
             curriculum=("length=4", "length=10", "length=20"),
             validation_episodes=32,
             test_episodes=256,
-            eval_every=800,
+            eval_every=640,
         ),
     )
 LAPTOP_TOYS["counting-1k"] = (
