@@ -166,8 +166,9 @@ class TrainConfig:
     span_loss: float = documented(0.0, "what a step of adaptive span costs, added to the loss a layer")
     gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
     curriculum: tuple[str, ...] = documented(
-        (), "easier tasks to begin with, each as task overrides, for example length=6 or length=6,gate=0.9; the task "
-        "itself comes last"
+        (),
+        "easier tasks to begin with, each as task overrides, for example length=6 or length=6,gate=0.9; the task "
+        "itself comes last",
     )
     curriculum_gate: float = documented(0.75, "running accuracy at which a stage without a gate of its own is over")
     curriculum_deadline: float = documented(

@@ -41,7 +41,7 @@ def experiment(toy: Toy) -> Experiment:
         "anew for ever, most of few different ones; an encoder of two convolutions over 4 neighbours to each side; "
         "distances beyond 16 are alike, scores scaled by the positions in sight, 256 strings in the test",
         variants=lambda scale: variants(toy, scale),
-        claims=(
+        claims=lambda _: (
             *compare(toy, "Feedback is better than the Transformer", feedback, transformer),
             *compare(toy, "and in as much time", f"{feedback}-longer", transformer, ours=True, unequal=True),
         ),

@@ -23,9 +23,29 @@ def variant(scale: str, core: str, depth: int) -> Variant:
         shape = {name: str(size * model.num_layers // depth) for name, size in wide.items()} | {
             "num_layers": str(depth)
         }
-    key = f"ptb-char/{core}" + (f"-{depth}-layers" if shape else "")
     label = f"{CORES[core]}, {depth} layer{'s' * (depth > 1)}"
-    return Variant(key, label, ptb_run(scale, core, **shape), place=depth, line=core)
+    return Variant(key_of(scale, core, depth), label, ptb_run(scale, core, **shape), place=depth, line=core)
+
+
+def key_of(scale: str, core: str, depth: int) -> str:
+    """The preset's depth has no number: other experiments have it too."""
+    return f"ptb-char/{core}" + (f"-{depth}-layers" if depth != ptb_run(scale).model.num_layers else "")
+
+
+def claims(scale: str) -> tuple[Claim, ...]:
+    deep = ptb_run(scale).model.num_layers
+
+    def keys(one: tuple[str, int], other: tuple[str, int]) -> tuple[str, str]:
+        return key_of(scale, *one), key_of(scale, *other)
+
+    return (
+        Claim(f"the Transformer gets better with depth: {deep} layers over 1",
+              *keys(("transformer", deep), ("transformer", 1))),
+        Claim(f"Feedback needs little depth: 2 layers as good as {deep}",
+              *keys(("feedback", 2), ("feedback", deep)), equal=True),
+        Claim("with 2 layers Feedback beats the Transformer", *keys(("feedback", 2), ("transformer", 2))),
+        Claim("with 1 layer Feedback beats the Transformer", *keys(("feedback", 1), ("transformer", 1))),
+    )  # fmt: skip
 
 
 EXPERIMENT = Experiment(
@@ -36,14 +56,5 @@ EXPERIMENT = Experiment(
     variants=variants,
     match=MATCH,
     axis="layers",
-    claims=(
-        Claim("the Transformer gets better with depth: 4 layers over 1",
-              "ptb-char/transformer", "ptb-char/transformer-1-layers"),
-        Claim("Feedback needs little depth: 2 layers as good as 4",
-              "ptb-char/feedback-2-layers", "ptb-char/feedback", equal=True),
-        Claim("with 2 layers Feedback beats the Transformer",
-              "ptb-char/feedback-2-layers", "ptb-char/transformer-2-layers"),
-        Claim("with 1 layer Feedback beats the Transformer",
-              "ptb-char/feedback-1-layers", "ptb-char/transformer-1-layers"),
-    ),
-)  # fmt: skip
+    claims=claims,
+)

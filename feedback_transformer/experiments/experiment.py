@@ -92,14 +92,15 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper. `variants` makes its rows at a scale: smoke, laptop or paper."""
+    """One table or figure of the paper. `variants` makes its rows, `claims` what they are to show, at a scale: smoke,
+    laptop or paper."""
 
     name: str
     title: str
     where: str  # in the paper; empty for one of our own
     reduced: str  # what the laptop scale makes smaller
     variants: Callable[[str], list[Variant]]
-    claims: tuple[Claim, ...]
+    claims: Callable[[str], tuple[Claim, ...]]  # at a scale
     axis: str = ""  # what the figure's x-axis is
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()

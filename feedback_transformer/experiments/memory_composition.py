@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     reduced=REDUCED,
     variants=variants,
     match=MATCH,
-    claims=(
+    claims=lambda _: (
         Claim("the weighted sum is better than recurrent memory", "ptb-char/feedback", "ptb-char/recurrent"),
         Claim("top-only memory closely matches the weighted sum", "ptb-char/top", "ptb-char/feedback", equal=True),
         Claim("top-only memory is better than recurrent memory", "ptb-char/top", "ptb-char/recurrent"),

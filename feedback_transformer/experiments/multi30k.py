@@ -21,5 +21,5 @@ EXPERIMENT = Experiment(
     variants=variants,
     axis="decoder layers",
     least=LEAST,
-    claims=depth_claims("multi30k", DEPTHS["laptop"]),
+    claims=lambda scale: depth_claims("multi30k", DEPTHS[scale]),
 )

@@ -57,7 +57,7 @@ EXPERIMENT = Experiment(
     "a quarter fewer where BPTT grows, test set for development set. As in the paper's table it does not grow for the "
     "Transformer with spans: what is said of its spans is also of more words",
     variants=variants,
-    claims=(
+    claims=lambda _: (
         Claim("pre-norm with a higher rate helps the Transformer",
               f"{BASE}transformer-pre-grow", f"{BASE}transformer-grow"),
         Claim("pre-norm with a higher rate helps Feedback", f"{BASE}feedback-pre-grow", f"{BASE}feedback-grow"),

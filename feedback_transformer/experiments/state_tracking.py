@@ -88,7 +88,7 @@ def experiment(own: Tracking) -> Experiment:
         where="",
         reduced=own.reduced,
         variants=lambda scale: variants(own.task, scale),
-        claims=(
+        claims=lambda _: (
             Claim("Feedback is better than the Transformer", feedback, transformer, chance=own.chance),
             Claim("Feedback is better than the LSTM", feedback, lstm, chance=own.chance),
             Claim("top-only memory is as good as the weighted sum", top, feedback, equal=True, chance=own.chance),

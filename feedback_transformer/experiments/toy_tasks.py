@@ -2,7 +2,7 @@
 
 The paper's numbers are parts of 1 here, as scores are. Its Transformer has 4 layers, and another 8 in the algorithmic
 task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens; Transformers of 8 layers
-and those that learn for longer, which take an hour and more, with one seed. Copy and reverse with an encoder are in
+and those that learn for longer with one seed. Copy and reverse with an encoder are in
 `copy_pairs.py`.
 """
 
@@ -125,7 +125,7 @@ def compare(toy: Toy, words: str, better: str, worse: str, ours: bool = False, u
     ]
 
 
-def claims(toy: Toy) -> tuple[Claim, ...]:
+def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
     """Those of the paper's text; more where it compares with more than the Transformer of 4 layers."""
     feedback, key = f"{toy.task}/feedback", f"{toy.task}/transformer-4"
     if toy.task == "counting-50":
@@ -134,7 +134,7 @@ def claims(toy: Toy) -> tuple[Claim, ...]:
     made = compare(toy, "Feedback is better than the Transformer", feedback, key)
     if "lstm" in toy.paper:
         made.append(Claim("and than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
-        made.append(Claim("and than the LSTM", feedback, f"{toy.task}/lstm-128"))
+        made.append(Claim("and than the LSTM", feedback, variant(toy, scale, "lstm").key))
     if toy.longer:
         made += compare(
             toy, "it stays ahead when both learn for longer", f"{feedback}-longer", f"{key}-longer", ours=True
@@ -149,7 +149,7 @@ def experiment(toy: Toy) -> Experiment:
         where=toy.where,
         reduced=toy.reduced,
         variants=lambda scale: variants(toy, scale),
-        claims=claims(toy),
+        claims=lambda scale: claims(toy, scale),
         scores=toy.scores,
     )
 

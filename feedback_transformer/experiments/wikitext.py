@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.char_ptb import LSTM_WIDTH, language_run
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
 
 
 def corpus(scale: str) -> str:
@@ -28,7 +28,11 @@ EXPERIMENT = Experiment(
     reduced="WikiText-2 for WikiText-103; 1M parameters (LSTM: 1.3M) where the paper has 126M, 64 memories for 2048, "
     "3.1M words of training (one and a half passes)",
     variants=variants,
-    claims=(
+    elsewhere=(
+        Elsewhere("Routing Transformer, the best then", {"perplexity": 15.8}, "Table 3 of the paper"),
+        Elsewhere("Transformer-XL, 257M parameters", {"perplexity": 18.3}, "Table 3 of the paper"),
+    ),
+    claims=lambda _: (
         Claim("Feedback is better than the Transformer", "wikitext/feedback", "wikitext/transformer"),
         Claim("Feedback is better than the LSTM", "wikitext/feedback", "wikitext/lstm", ours=True),
     ),

@@ -33,6 +33,7 @@ class Answer(NamedTuple):
     here: str
     verdict: str
     ours: bool
+    claim: Claim
 
 
 class Outcome:
@@ -126,7 +127,7 @@ class Outcome:
     def claims(self) -> list[Answer]:
         """The paper's claims, and whether they held; those that this scale has the runs for."""
         keys = {variant.key for variant in self.variants}
-        return [self._answer(claim) for claim in self.experiment.claims if claim.compared() <= keys]
+        return [self._answer(claim) for claim in self.experiment.claims(self.scale) if claim.compared() <= keys]
 
     def _answer(self, claim: Claim) -> Answer:
         name = claim.score or self.metric
@@ -139,7 +140,7 @@ class Outcome:
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
             widest, close = math.sqrt(2) * widest, math.sqrt(2) * close
         if better is None or worse is None:
-            return Answer(claim.words, paper, "", "not run", ours)
+            return Answer(claim.words, paper, "", "not run", ours, claim)
         said = verdict(claim, better, worse, lower, widest, close)
         if claim.than is not None and said.startswith("holds") and not ahead.startswith("holds"):
             said = ahead  # by more than elsewhere, but not ahead to begin with
@@ -149,7 +150,7 @@ class Outcome:
             said = "not decided: one has learned from more"
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
-        return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours)
+        return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
 
     def _close(self, claim: Claim, worse: Score) -> float:
         """How near is about as good, and too near for single seeds to tell apart."""
@@ -312,13 +313,18 @@ def experiment_table(name: str, results: Path) -> str:
 
 
 def verdict_count(results: Path) -> str:
-    """One sentence on the claims of the paper, and one on our own."""
+    """One sentence on the claims of the paper, and one on our own; what two experiments ask of the same runs is one."""
     outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
-    sentences = []
+    sentences, counted = [], set()
     for whose, own in (("of the paper", False), ("of our own", True)):
-        asked = {o.experiment.name: [a.verdict for a in o.claims() if a.ours == own] for o in outcomes}
-        chosen = [verdicts for verdicts in asked.values() if verdicts]
-        answers = [verdict for verdicts in chosen for verdict in verdicts]
+        chosen, answers = set(), []
+        for outcome in outcomes:
+            for answer in outcome.claims():
+                asked = replace(answer.claim, words="")
+                if answer.ours == own and asked not in counted:
+                    counted.add(asked)
+                    chosen.add(outcome.experiment.name)
+                    answers.append(answer.verdict)
         said, single = [kind_of(answer) for answer in answers], sum(ONE_SEED in answer for answer in answers)
         held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
         sentences.append(
