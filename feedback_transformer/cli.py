@@ -42,7 +42,7 @@ from feedback_transformer.config import (
 )
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.decoding import Sampling, generate, text_pieces
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, configured
 from feedback_transformer.tasks import TASKS
@@ -167,7 +167,8 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--out", type=Path, default=Path("report.html"), help="the page; its tables go beside it as .md (report.html)"
     )
-    sub.add_argument("--results", type=Path, default=Path("results"), help="folder of the records (results)")
+    sub.add_argument("--scale", default="laptop", help="of which runs: smoke, laptop, or paper (laptop)")
+    sub.add_argument("--results", type=Path, help="folder of the records (results, results/SCALE if not laptop)")
 
     sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
@@ -310,6 +311,9 @@ def run_list(options: argparse.Namespace) -> int:
         table = Table("experiment", "what it is", "in the paper", title="experiments", title_justify="left")
         for experiment in EXPERIMENTS.values():
             table.add_row(experiment.name, experiment.title, experiment.place)
+        table.add_row(reproduce.SPEED, "Speed of training and inference, from what `bench` has measured", "Table 5")
+        for name, members in GROUPS.items():
+            table.add_row(name, "all of them" if name == "all" else ", ".join(members), "-")
         console.print(table)
     if options.what == "fields":
         for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
@@ -327,7 +331,7 @@ def run_list(options: argparse.Namespace) -> int:
 def run_report(options: argparse.Namespace) -> int:
     from feedback_transformer.report.page import write_report  # pictures are slow to import
 
-    tables = write_report(options.results, options.out)
+    tables = write_report(reproduce.results_folder(options), options.out, options.scale)
     print(f"{options.out} is written; open it in a browser. Its tables in Markdown: {tables}")
     return 0
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from feedback_transformer.config import nearest
 from feedback_transformer.data import prepare, prepare_pairs
-from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.corpora import KNOWN, DataError
 from feedback_transformer.data.pair_sources import PAIR_CORPORA
 
 
@@ -23,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    known = (*KNOWN, *PAIR_CORPORA)
+    if options.corpus not in known:
+        raise DataError(f"there is no corpus {options.corpus!r}{nearest(options.corpus, known)}")
     if options.corpus in PAIR_CORPORA:
         return prepare_pairs.run(options)
     for name in ("valid", "test", "max_length", "source_words", "swap", "skip"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,9 +13,10 @@ from rich.table import Table
 from feedback_transformer.commands.machine import check_device, positive_number
 from feedback_transformer.commands.plan import missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
+from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
-from feedback_transformer.experiments.running import Job, finished_record, train_all
+from feedback_transformer.experiments.running import FAILED, Job, finished_record, train_all
 from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.run import RunConfig
@@ -41,21 +44,43 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The command."""
+    scale, seeds, results = options.scale, options.seeds, results_folder(options)
     if options.experiment == SPEED:
-        show_table("Speed: Table 5", *speed_rows(options.results or Path("results")), Console())
+        show_table("Speed: Table 5", *speed_rows(results), Console())
         return 0
-    chosen, scale, seeds = choose(options.experiment), options.scale, options.seeds
-    if scale not in SCALES:
-        raise ConfigError(f"there is no scale {scale!r}{nearest(scale, SCALES)}")
+    chosen = choose(options.experiment)
     if not any(experiment.variants(scale) for experiment in chosen):
         raise ConfigError(f"{options.experiment} has no runs at the scale {scale!r}; choose another --scale")
-    results = options.results or Path("results" if scale == "laptop" else f"results/{scale}")
     console, only_plan = Console(), options.plan or options.measure
     missing = missing_variants(chosen, scale, seeds, results)
     if options.measure:
         missing = [row.measured() for row in missing]
     show_plan(chosen, scale, missing, console, only_plan)
     return 0 if only_plan else reproduce(chosen, results, options, console)
+
+
+def results_folder(options: argparse.Namespace) -> Path:
+    """Where the records of a scale are, if no other folder is named."""
+    if options.scale not in SCALES:
+        raise ConfigError(f"there is no scale {options.scale!r}{nearest(options.scale, SCALES)}")
+    named: Path | None = options.results
+    return named or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
+
+
+def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
+    """Runs that cannot begin, since their data is not there; what is missing is said once an experiment."""
+    lost: dict[str, str] = {}
+    for experiment in chosen:
+        own = [key for key in experiment.runs(scale) if key in work]
+        try:
+            for run in {work[key].run.task_name: work[key].run for key in own}.values():
+                run.task.fingerprints()
+        except DataError as error:
+            known = (
+                experiment.prepare_command if experiment.prepare else f"feedback-transformer prepare {run.task_name}"
+            )
+            lost |= dict.fromkeys(own, f"{experiment.name} is left out: {error}. For this experiment: {known}")
+    return lost
 
 
 def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespace, console: Console) -> int:
@@ -74,10 +99,14 @@ def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespa
     for key in [key for key, job in work.items() if finished_record(job) is not None]:
         keep(key)
         del work[key]
+    lost = without_data(chosen, scale, work)
+    for sentence in dict.fromkeys(lost.values()):
+        print(f"feedback-transformer: {sentence}", file=sys.stderr)
+    work = {key: job for key, job in work.items() if key not in lost}
     code = train_all(work, options.jobs, console, keep, device, options.threads) if work else 0
     for experiment in chosen:
         show(experiment, scale, results, console)
-    return code
+    return code or (FAILED if lost else 0)
 
 
 def choose(name: str) -> list[Experiment]:

@@ -28,7 +28,10 @@ def stages(task: Task, train: TrainConfig) -> list[Stage]:
 
 
 def _stage(task: Task, train: TrainConfig, text: str) -> Stage:
-    fields = parse_assignments(text.split(","))
+    try:
+        fields = parse_assignments(text.split(","))
+    except ConfigError as error:
+        raise ConfigError(f"TrainConfig.curriculum has {text!r}: {error}") from None
     gate = fields.pop("gate", str(train.curriculum_gate))
     try:
         gate_passed_at = float(gate)

@@ -193,6 +193,7 @@ def test_the_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "sentence"),
     [
         (["ptb-chr"], "no corpus 'ptb-chr'; did you mean 'ptb-char'?"),
+        (["mutli30k"], "no corpus 'mutli30k'; did you mean 'multi30k'?"),
         (["text"], "say where it is with --from PATH"),
         (["text", "--from", "nowhere"], "there is no file or folder nowhere"),
         (["text", "--from", "file/in/a/file", "--out", "x"], "there is no file or folder"),

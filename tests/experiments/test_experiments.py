@@ -44,6 +44,17 @@ def test_what_the_paper_claims_is_judged_at_its_own_scale(experiment: Experiment
     assert not keys or not set().union(*(claim.compared() for claim in asked)) - keys
 
 
+def test_an_experiment_without_its_data_is_left_out_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "iwslt", "--scale", "smoke"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("is left out") == 1
+    assert EXPERIMENTS["iwslt"].prepare_command in said
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_experiments_that_share_a_record_mean_the_same_run(scale: str) -> None:
     seen: dict[str, RunConfig] = {}

@@ -70,6 +70,16 @@ def test_a_page_without_records_says_so(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text().count("not run") >= len(EXPERIMENTS)
 
 
+@pytest.mark.parametrize("scale", ["smoke", "paper"])
+def test_a_page_can_be_of_another_scale(scale: str, tmp_path: Path) -> None:
+    run = EXPERIMENTS["char-ptb"].runs(scale)["ptb-char/feedback-seed-0"]
+    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.234, run=run.to_dict())
+    assert main(["report", "--scale", scale, "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert "1.234" in (tmp_path / "page.html").read_text()
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert "1.234" not in (tmp_path / "page.html").read_text(), "which is no record of the laptop's run"
+
+
 def test_the_papers_numbers_stand_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:
     words = Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).markdown()
     assert "| Feedback is better than the Transformer | 18.3 against 19.9 | - | not run |" in words

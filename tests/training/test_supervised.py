@@ -191,6 +191,11 @@ def test_a_stage_can_have_a_gate_of_its_own(tmp_path: Path) -> None:
     assert [stage.task.length for stage in trainer.stream.stages] == [2, 4, run.task.length]
 
 
+def test_a_stage_that_is_no_override_names_the_curriculum(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"TrainConfig.curriculum has 'foo'"):
+        Trainer(small_run(curriculum="foo"), tmp_path / "run", CPU)
+
+
 @pytest.mark.parametrize("gate", ["1.5", "soon", "nan"])
 def test_a_gate_that_no_accuracy_can_pass_is_a_sentence(gate: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"gate = {gate} must lie in 0 to 1"):
