@@ -95,8 +95,10 @@ GOALS = (
 
 
 def goal_table(record: Record, two_threads: Record) -> str:
-    """All goals; the last one compares two runs, of one thread and of two."""
+    """All goals; the last one compares two runs, of one thread and of two, if one machine and one code made both."""
     ratio = training(two_threads, "native", B64) / training(record, "native", B64)
     threads = Goal("native, two threads / one, B64 (two runs)", lambda _: [ratio], 1.9)
     rows = [goal.row(record) for goal in (*GOALS, threads)]
+    if any(record["machine"][name] != two_threads["machine"][name] for name in ("processor", "commit")):
+        rows[-1][2:] = ["not measured on the same machine and code", "not measured"]
     return markdown_table(["what", "goal", "measured", ""], rows)

@@ -17,10 +17,12 @@ from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
 from feedback_transformer.benchmarks.spans import SHAPE
 from feedback_transformer.benchmarks.translation import SIX_TWO, zipf
 from feedback_transformer.config import ConfigError
+from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import draw_chart, speed_tables
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
+from feedback_transformer.training.record import read_record
 
 ROW = {"seconds", "tokens_per_second"}
 FIELDS = {
@@ -71,6 +73,13 @@ def test_tables_come_from_the_record(record_path: Path) -> None:
     text = speed_tables(json.loads(record_path.read_text()))
     assert "| transformer | " in text
     assert "**Training, tokens/s, dropout 0.2**" in text
+
+
+def test_two_threads_are_compared_with_one_on_the_same_machine_and_code_only() -> None:
+    one = read_record(Path(__file__).parents[2] / "results" / "bench.json")
+    other = {**one, "machine": {**one["machine"], "processor": "another"}}
+    assert goal_table(one, one).splitlines()[-1].endswith("| 1.00 | not reached |")
+    assert goal_table(one, other).splitlines()[-1].endswith("| not measured |")
 
 
 def test_a_chart_is_drawn_from_a_record(record_path: Path, tmp_path: Path) -> None:
