@@ -163,32 +163,25 @@ def test_a_checkpoint_is_as_readable_as_any_file(tmp_path: Path) -> None:
     assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode
 
 
+def stages_after_updates(run: RunConfig, folder: Path, updates: int) -> list[int]:
+    """The stage of the curriculum after each update."""
+    trainer, stages = Trainer(run, folder, CPU), []
+    for _ in range(updates):
+        trainer.update()
+        stages.append(trainer.stream.stage)
+    return stages
+
+
 def test_the_curriculum_moves_on_at_its_gate_and_at_its_deadline(tmp_path: Path) -> None:
     easy = small_run(curriculum="length=2;length=4", curriculum_gate=0.0, steps=6)
-    trainer = Trainer(easy, tmp_path / "gate", CPU)
-    stages = []
-    for _ in range(4):
-        trainer.update()
-        stages.append(trainer.stream.stage)
-    assert stages == [1, 2, 2, 2]
+    assert stages_after_updates(easy, tmp_path / "gate", 4) == [1, 2, 2, 2]
     hard = small_run(curriculum="length=2;length=4", curriculum_gate=1.0, curriculum_deadline=0.5, steps=8)
-    trainer = Trainer(hard, tmp_path / "deadline", CPU)
-    stages = []
-    for _ in range(6):
-        trainer.update()
-        stages.append(trainer.stream.stage)
-    assert stages == [0, 1, 1, 2, 2, 2]
+    assert stages_after_updates(hard, tmp_path / "deadline", 6) == [0, 1, 1, 2, 2, 2]
 
 
 def test_a_stage_can_have_a_gate_of_its_own(tmp_path: Path) -> None:
     run = small_run(curriculum="length=2,gate=0;length=4", curriculum_gate=1.0, curriculum_deadline=1.0, steps=8)
-    trainer = Trainer(run, tmp_path / "own", CPU)
-    stages = []
-    for _ in range(4):
-        trainer.update()
-        stages.append(trainer.stream.stage)
-    assert stages == [1, 1, 1, 1]
-    assert [stage.task.length for stage in trainer.stream.stages] == [2, 4, run.task.length]
+    assert stages_after_updates(run, tmp_path / "own", 4) == [1, 1, 1, 1]
 
 
 def test_a_stage_that_is_no_override_names_the_curriculum(tmp_path: Path) -> None:
