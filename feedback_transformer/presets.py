@@ -14,9 +14,9 @@ from feedback_transformer.environments.settings import LAPTOP_WORLDS, PAPER_WORL
 from feedback_transformer.tasks import CORPORA, PAIR_TOYS, PAIRS, STATES, TASKS, WORLDS, make_task
 from feedback_transformer.tasks.settings import (
     COPYING_MODEL,
+    COPYING_TRAIN,
     LAPTOP_STATES,
     LAPTOP_TOYS,
-    LAPTOP_TRAIN,
     SMOKE_STATES,
     TOY_FIELDS,
 )
@@ -222,14 +222,7 @@ LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1
 for name in PAIR_TOYS:
     LAPTOP[name] = (
         replace(COPYING_MODEL, encoder_layers=2, memory_size=512, source_positions="neighbours", source_reach=4),
-        replace(
-            LAPTOP_TRAIN,
-            steps=4_000,
-            batch_tokens=2_048,
-            curriculum=("length=4", "length=10", "length=20"),
-            validation_episodes=32,
-            test_episodes=256,
-        ),
+        replace(COPYING_TRAIN, steps=4_000, batch_tokens=2_048),
     )
 
 
