@@ -29,6 +29,8 @@ SCALES = {
     "paper-small": "the same, of the smaller model (wikitext-103 only)",
 }
 
+SMALLER = {("wikitext-103", "paper"): "paper-small"}  # the presets that there are two of
+
 # The columns of the paper's table. Their parameter counts (3.2M, 10.7M, 77M, 44M, 139M) are those of unshared keys and
 # values, and for WikiText-103 of tied adaptive inputs and outputs with these cutoffs. Tied embeddings start at
 # 1 / sqrt(D): at a spread of 1 they would make logits of spread sqrt(D), and a first loss of hundreds of nats.
@@ -257,7 +259,7 @@ def configured(task_name: str, scale: str, seed: int, fields: dict[str, str]) ->
 def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
     """Model and training as published."""
     if scale == "paper-small":
-        if task_name != "wikitext-103":
+        if (task_name, "paper") not in SMALLER:
             raise ConfigError(f"there is no preset 'paper-small' of {task_name}, only of wikitext-103")
         return PAPER_MODELS["wikitext-103-small"], replace(PAPER_TRAIN["wikitext-103"], span_loss=0.0)
     if task_name in PAPER_MODELS:

@@ -21,25 +21,22 @@ from feedback_transformer.experiments import (
 )
 from feedback_transformer.experiments.experiment import Experiment
 
-ALL = (
-    char_ptb,
-    memory_composition,
-    single_layer,
-    depth,
-    options,
-    wikitext,
-    enwik8,
-    multi30k,
-    iwslt,
-    translation,
-    summarization,
-)
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         *toy_tasks.EXPERIMENTS,
         *copy_pairs.EXPERIMENTS,
-        *(module.EXPERIMENT for module in ALL),
+        char_ptb.EXPERIMENT,
+        memory_composition.EXPERIMENT,
+        single_layer.EXPERIMENT,
+        *depth.EXPERIMENTS,
+        options.EXPERIMENT,
+        wikitext.EXPERIMENT,
+        enwik8.EXPERIMENT,
+        multi30k.EXPERIMENT,
+        iwslt.EXPERIMENT,
+        translation.EXPERIMENT,
+        summarization.EXPERIMENT,
         *worlds.EXPERIMENTS,
         *state_tracking.EXPERIMENTS,
     )

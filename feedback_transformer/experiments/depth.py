@@ -1,60 +1,108 @@
-"""Appendix, figure on depth at a constant number of parameters (char-PTB): heads and ReLU widen as layers go."""
+"""Appendix, figure on depth at a constant number of parameters: heads and ReLU widen as layers go.
+
+Left on characters (char-PTB), right on words (WikiText-103 at the paper's scale, WikiText-2 on a laptop).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
 from feedback_transformer.config import CORES
-from feedback_transformer.experiments.char_ptb import MATCH, REDUCED, ptb_run
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments import wikitext
+from feedback_transformer.experiments.char_ptb import MATCH, REDUCED, language_run, ptb_run
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
+from feedback_transformer.training.run import RunConfig
 
-DEPTHS = {"smoke": (1, 4), "laptop": (1, 2, 4, 6), "paper": (1, 2, 3, 4, 5, 6)}
 ATTENTION_CORES = ("feedback", "transformer")
+Depths = Mapping[str, tuple[int, ...]]
 
 
-def variants(scale: str) -> list[Variant]:
-    return [variant(scale, core, depth) for core in ATTENTION_CORES for depth in DEPTHS[scale]]
+class Panel(NamedTuple):
+    """A half of the figure: its run of a core, its depths by scale, and the folder of its records."""
+
+    run: Callable[..., RunConfig]
+    depths: Depths
+    folder: str
+    shared: tuple[str, ...]  # scales at which other experiments have the preset's depth too
+    laptop_seeds: tuple[int, ...] = SEEDS  # of the other depths
+
+    def variants(self, scale: str) -> list[Variant]:
+        return [self.variant(scale, core, depth) for core in ATTENTION_CORES for depth in self.depths[scale]]
+
+    def variant(self, scale: str, core: str, depth: int) -> Variant:
+        """`depth` layers with the parameters of the preset's: head width and ReLU width inversely proportional."""
+        model, shape, seeds = self.run(scale, core).model, {}, SEEDS
+        if depth != model.num_layers:
+            wide = {"head_dim": model.head_dim, "ff_dim": model.ff_dim}
+            shape = {name: str(size * model.num_layers // depth) for name, size in wide.items()}
+            shape["num_layers"], seeds = str(depth), self.laptop_seeds if scale == "laptop" else SEEDS
+        label = f"{CORES[core]}, {depth} layer{'s' * (depth > 1)}"
+        run = self.run(scale, core, **shape)
+        return Variant(self.key(scale, core, depth), label, run, place=depth, line=core, seeds=seeds)
+
+    def key(self, scale: str, core: str, depth: int) -> str:
+        """What other experiments have too has no number."""
+        theirs = scale in self.shared and depth == self.preset_depth(scale)
+        return f"{self.folder}/{core}" + ("" if theirs else f"-{depth}-layers")
+
+    def preset_depth(self, scale: str) -> int:
+        return self.run(scale).model.num_layers
+
+    def claims(self, scale: str) -> tuple[Claim, ...]:
+        deep = self.preset_depth(scale)
+
+        def keys(one: tuple[str, int], other: tuple[str, int]) -> tuple[str, str]:
+            return self.key(scale, *one), self.key(scale, *other)
+
+        return (
+            Claim(f"the Transformer gets better with depth: {deep} layers over 1",
+                  *keys(("transformer", deep), ("transformer", 1))),
+            Claim(f"Feedback needs little depth: 2 layers as good as {deep}",
+                  *keys(("feedback", 2), ("feedback", deep)), equal=True),
+            Claim("with 2 layers Feedback beats the Transformer", *keys(("feedback", 2), ("transformer", 2))),
+            Claim("with 1 layer Feedback beats the Transformer", *keys(("feedback", 1), ("transformer", 1))),
+        )  # fmt: skip
 
 
-def variant(scale: str, core: str, depth: int) -> Variant:
-    """`depth` layers with the parameters of the preset's: head width and ReLU width inversely proportional."""
-    model = ptb_run(scale, core).model
-    shape = {}
-    if depth != model.num_layers:
-        wide = {"head_dim": model.head_dim, "ff_dim": model.ff_dim}
-        shape = {name: str(size * model.num_layers // depth) for name, size in wide.items()} | {
-            "num_layers": str(depth)
-        }
-    label = f"{CORES[core]}, {depth} layer{'s' * (depth > 1)}"
-    return Variant(key_of(scale, core, depth), label, ptb_run(scale, core, **shape), place=depth, line=core)
+def words_run(scale: str, core: str = "feedback", **fields: str) -> RunConfig:
+    """The paper's small model of words, where it has two."""
+    small = "paper-small" if scale == "paper" else scale
+    return language_run(wikitext.corpus(scale), small, core, **fields)
 
 
-def key_of(scale: str, core: str, depth: int) -> str:
-    """The preset's depth has no number: other experiments have it too."""
-    return f"ptb-char/{core}" + (f"-{depth}-layers" if depth != ptb_run(scale).model.num_layers else "")
+CHARACTERS = Panel(
+    ptb_run,
+    {"smoke": (1, 4), "laptop": (1, 2, 4, 6), "paper": (1, 2, 3, 4, 5, 6)},
+    "ptb-char",
+    shared=("smoke", "laptop", "paper"),
+)
+WORDS = Panel(
+    words_run,
+    {"smoke": (1, 4), "laptop": (1, 2, 4), "paper": (1, 2, 4, 8)},
+    "wikitext",
+    shared=("smoke", "laptop"),
+    laptop_seeds=(0,),
+)
 
-
-def claims(scale: str) -> tuple[Claim, ...]:
-    deep = ptb_run(scale).model.num_layers
-
-    def keys(one: tuple[str, int], other: tuple[str, int]) -> tuple[str, str]:
-        return key_of(scale, *one), key_of(scale, *other)
-
-    return (
-        Claim(f"the Transformer gets better with depth: {deep} layers over 1",
-              *keys(("transformer", deep), ("transformer", 1))),
-        Claim(f"Feedback needs little depth: 2 layers as good as {deep}",
-              *keys(("feedback", 2), ("feedback", deep)), equal=True),
-        Claim("with 2 layers Feedback beats the Transformer", *keys(("feedback", 2), ("transformer", 2))),
-        Claim("with 1 layer Feedback beats the Transformer", *keys(("feedback", 1), ("transformer", 1))),
-    )  # fmt: skip
-
-
-EXPERIMENT = Experiment(
-    name="depth",
-    title="Depth at a constant number of parameters, on char-PTB",
-    where="Appendix, figure on depth, left",
-    reduced=REDUCED.replace("4 layers for 6, ", ""),
-    variants=variants,
-    match=MATCH,
-    axis="layers",
-    claims=claims,
+EXPERIMENTS = (
+    Experiment(
+        name="depth",
+        title="Depth at a constant number of parameters, on char-PTB",
+        where="Appendix, figure on depth, left",
+        reduced=REDUCED.replace("4 layers for 6, ", ""),
+        variants=CHARACTERS.variants,
+        match=MATCH,
+        axis="layers",
+        claims=CHARACTERS.claims,
+    ),
+    Experiment(
+        name="depth-words",
+        title="Depth at a constant number of parameters, on WikiText",
+        where="Appendix, figure on depth, right",
+        reduced=f"{wikitext.REDUCED}, one seed with 1 and 2 layers",
+        variants=WORDS.variants,
+        axis="layers",
+        claims=WORDS.claims,
+    ),
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.presets import preset
+from feedback_transformer.presets import SMALLER, preset
 from feedback_transformer.training.record import read_record
 from feedback_transformer.training.run import RunConfig
 
@@ -146,7 +146,12 @@ def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
 
 
 def train_command(run: RunConfig, scale: str) -> str:
-    """The command that trains this run alone."""
+    """The command that trains this run alone, from the preset of that scale that it is most like."""
+    presets = (scale, SMALLER.get((run.task_name, scale), scale))
+    return min((_train_command(run, name) for name in presets), key=len)
+
+
+def _train_command(run: RunConfig, scale: str) -> str:
     start = preset(run.task_name, scale, run.model.core, run.seed)
     words = ["feedback-transformer", "train", run.task_name, *(["--preset", scale] if scale != "laptop" else [])]
     words += [f"core={run.model.core}"] if run.model.core != "feedback" else []

@@ -65,8 +65,11 @@ def test_experiments_that_share_a_record_mean_the_same_run(scale: str) -> None:
 
 
 @pytest.mark.parametrize("scale", ["laptop", "paper"])
-def test_depth_varies_at_constant_parameters(scale: str) -> None:
-    counts = [parameters(variant.run) for variant in EXPERIMENTS["depth"].variants(scale)]
+@pytest.mark.parametrize("name", ["depth", "depth-words"])
+def test_depth_varies_at_constant_parameters(name: str, scale: str) -> None:
+    models = [replace(variant.run.model, cutoffs=()) for variant in EXPERIMENTS[name].variants(scale)]
+    with torch.device("meta"):  # without embeddings, which are all alike
+        counts = [sum(p.numel() for p in LanguageModel(model, 50).core.parameters()) for model in models]
     assert max(counts) / min(counts) < 1.025, "the position keys alone, which are as wide as a head, differ"
 
 
@@ -90,7 +93,8 @@ def test_a_recorded_command_means_the_run_it_stands_for(scale: str) -> None:
             words = shlex.split(train_command(run, scale))
             seed = int(words[words.index("--seed") + 1])
             assignments = parse_assignments(word for word in words[3:] if "=" in word)
-            assert configured(words[2], scale, seed, assignments) == run
+            named = words[words.index("--preset") + 1] if "--preset" in words else "laptop"
+            assert configured(words[2], named, seed, assignments) == run
 
 
 def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> None:
