@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import torch
 
 from feedback_transformer.benchmarks.shapes import Shape
 
 Run = Callable[[], None]
+Name = TypeVar("Name", bound=Hashable)
 PATIENCE = 10.0
 
 
 def take_turns(
-    runs: Mapping[str, Run],
+    runs: Mapping[Name, Run],
     repeats: int,
     calls: int = 1,
     patience: float = PATIENCE,
     clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
+) -> dict[Name, float]:
     """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
 
     Who has had two turns and `patience` seconds gets no third: what is that slow needs no warming up.

@@ -1,4 +1,5 @@
-"""A whole encoder-decoder at the paper's shape: six encoder layers, two decoder layers, as in its speed table.
+"""A whole encoder-decoder at the paper's shape: six encoder layers, two decoder layers, as in its speed table; and
+decoding with fewer and more of them, as in its figure on the depth of the decoder.
 
 The widths and the vocabulary are those of the paper's IWSLT model (the WMT one is twice as wide), the batch is smaller:
 the paper's numbers are of GPUs. Sentences are of one length, so that nobody's padding counts, and a search goes on
@@ -8,6 +9,7 @@ to the full length.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +18,8 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
-from feedback_transformer.benchmarks.speed import Run
-from feedback_transformer.benchmarks.whole_models import Turn, measure_models, updating, zipf
+from feedback_transformer.benchmarks.speed import Run, take_turns
+from feedback_transformer.benchmarks.whole_models import Turn, measure_models, rates, thread_clock, updating, zipf
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.decoding import Search, beam_search
 from feedback_transformer.model.encoder_decoder import END, EncoderDecoder
@@ -33,6 +35,7 @@ class Setting:
     batch: int
     length: int  # tokens of a source and of a target
     generation_batches: tuple[int, ...]
+    depths: tuple[int, ...]  # of the decoder
     beam: int = 5
 
     def contenders(self) -> dict[str, ModelConfig]:
@@ -46,11 +49,11 @@ class Setting:
 
 SIX_TWO = Setting(
     replace(PAPER_MODELS["iwslt14-deen"], num_layers=2), vocabulary=10_000, batch=32, length=32,
-    generation_batches=(1, 32),
+    generation_batches=(1, 32), depths=(1, 2, 4, 6),
 )  # fmt: skip
 TINY = Setting(
     replace(SIX_TWO.model, encoder_layers=2, model_dim=16, num_heads=2, head_dim=8, ff_dim=32, memory_size=8),
-    vocabulary=50, batch=2, length=5, generation_batches=(1,), beam=2,
+    vocabulary=50, batch=2, length=5, generation_batches=(1,), depths=(1, 2), beam=2,
 )  # fmt: skip
 
 
@@ -63,7 +66,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
         runs = {name: search(config, setting, batch) for name, config in configs.items()}
         return Turn(runs, batch * setting.length)
 
-    return measure_models(
+    record = measure_models(
         {
             "batch": setting.batch,
             "length": setting.length,
@@ -82,6 +85,25 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
         repeats,
         console,
     )
+    record["depth"] = over_depth(setting, repeats, console)
+    return record
+
+
+def over_depth(setting: Setting, repeats: int, console: Console) -> list[dict[str, Any]]:
+    """Beam search with every depth of the decoder, the encoder as it is; all take turns."""
+    rows = []
+    contenders = {name: config for name, config in setting.contenders().items() if name in ("feedback", "transformer")}
+    for batch in setting.generation_batches:
+        console.print(f"generation B{batch}, {len(setting.depths)} depths of the decoder", style="dim")
+        runs = {
+            (name, depth): search(replace(config, num_layers=depth), setting, batch)
+            for name, config in contenders.items()
+            for depth in setting.depths
+        }
+        for (name, depth), seconds in take_turns(runs, repeats, patience=math.inf, clock=thread_clock()).items():
+            row = rates(name, seconds, batch * setting.length)
+            rows.append({"batch": batch, "decoder_layers": depth, **row})
+    return rows
 
 
 def training(config: ModelConfig, setting: Setting) -> Run:

@@ -43,7 +43,7 @@ def measure_models(
         "machine": {**environment(torch.device("cpu")), "date": now},
         "settings": {"repeats": repeats, **settings},
     }
-    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    clock = thread_clock()
     console.print("training", style="dim")
     turn = training()
     seconds = take_turns(turn.runs, repeats, patience=math.inf, clock=clock)
@@ -56,6 +56,11 @@ def measure_models(
         for name, each in take_turns(turn.runs, repeats, calls, math.inf, clock).items():
             record["generation"].append({"batch": batch, **rates(name, each, turn.tokens)})
     return record
+
+
+def thread_clock() -> Callable[[], float]:
+    """What counts: with one thread its CPU time."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def rates(name: str, seconds: float, tokens: int) -> dict[str, Any]:

@@ -32,7 +32,8 @@ class Panel(NamedTuple):
 
     def variant(self, scale: str, core: str, depth: int) -> Variant:
         """`depth` layers with the parameters of the preset's: head width and ReLU width inversely proportional."""
-        model, shape, seeds = self.run(scale, core).model, {}, SEEDS
+        model, shape = self.run(scale, core).model, {}
+        seeds: tuple[int, ...] = SEEDS
         if depth != model.num_layers:
             wide = {"head_dim": model.head_dim, "ff_dim": model.ff_dim}
             shape = {name: str(size * model.num_layers // depth) for name, size in wide.items()}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.report.experiments import Outcome, kind_of
 from feedback_transformer.report.speed_sections import SpeedSection, speed_sections
-from feedback_transformer.report.svg import STYLE
+from feedback_transformer.report.svg import STYLE, Chart
 from feedback_transformer.report.tables import markdown_table
 
 TITLE = "The Feedback Transformer, reproduced"
@@ -151,7 +152,7 @@ def section(outcome: Outcome) -> str:
     if any(outcome.records.values()):
         header, rows = outcome.rows()
         parts += [
-            f'<div class="charts">{"".join(chart.svg() for chart in outcome.charts())}</div>',
+            *charts_row(outcome.charts()),
             table(header, [list(map(escape, row)) for row in rows]),
             runs(outcome),
         ]
@@ -173,7 +174,13 @@ def runs(outcome: Outcome) -> str:
 def speed_section(speed: SpeedSection) -> str:
     tables = [table(t.heads, [list(map(escape, row)) for row in t.rows], caption=t.title) for t in speed.tables]
     about = f'<p class="quiet">{escape(speed.place_in_words)} {with_code(speed.about)}</p>'
-    return "\n".join([f'<section id="{speed.name}"><h2>{escape(speed.title)}</h2>', about, *tables, "</section>"])
+    head = f'<section id="{speed.name}"><h2>{escape(speed.title)}</h2>'
+    return "\n".join([head, about, *charts_row(speed.charts), *tables, "</section>"])
+
+
+def charts_row(charts: Sequence[Chart]) -> list[str]:
+    """Side by side, where there are any."""
+    return [f'<div class="charts">{"".join(chart.svg() for chart in charts)}</div>'] if charts else []
 
 
 def link(name: str, title: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
-from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, speed_table
+from feedback_transformer.report.svg import Chart
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, depth_chart, speed_tables
 from feedback_transformer.report.worlds import about_worlds, world_tables
 from feedback_transformer.training.record import read_record
 
@@ -26,6 +28,7 @@ class SpeedSection(NamedTuple):
     where: str  # in the paper; empty where it is not
     about: str
     tables: list[Table]
+    charts: Sequence[Chart] = ()
 
     @property
     def place_in_words(self) -> str:
@@ -46,8 +49,9 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
         if (results / file).exists():
             record = read_record(results / file)
             about = f"{about_whole_model(record, paper)} Made by `feedback-transformer bench {paper.option}`."
-            made = [speed_table(record, paper)]
-            sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", "Table 5", about, made))
+            tables, charts = speed_tables(record, paper), [depth_chart(record)] if "depth" in record else []
+            where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
+            sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", where, about, tables, charts))
     if (path := results / "bench-worlds.json").exists():
         record = read_record(path)
         about = (

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from feedback_transformer.config import CORES
 from feedback_transformer.experiments.speed import PAPER
 from feedback_transformer.report.speed import Table
+from feedback_transformer.report.svg import Chart, Series, line_chart
 from feedback_transformer.training.record import read_record
 
 Record = dict[str, Any]
+PAPER_SHALLOW = 4.2  # times as fast with 1 decoder layer as with 6 (Section 4.2.1)
 
 
 class PaperSpeed(NamedTuple):
@@ -39,6 +42,11 @@ TRANSLATION = PaperSpeed(
 )
 
 
+def speed_tables(record: Record, paper: PaperSpeed) -> list[Table]:
+    """Beside the paper's speed table, and over the depth of the decoder where that was measured."""
+    return [speed_table(record, paper), *([depth_table(record)] if "depth" in record else [])]
+
+
 def speed_table(record: Record, paper: PaperSpeed) -> Table:
     """Training and generation beside the paper's, each with its ratio to the Transformer's."""
     generation = {batch: _by_name(record, batch) for batch in dict.fromkeys(r["batch"] for r in record["generation"])}
@@ -47,6 +55,36 @@ def speed_table(record: Record, paper: PaperSpeed) -> Table:
     heads = ["training", *(f"generation B{batch}" for batch in generation), "paper, training", "paper, inference"]
     rows = [[name, *(_cell(column, name) for column in columns)] for name in columns[0]]
     return Table(paper.title.format(**record["settings"]), ["", *heads], rows)
+
+
+def depth_table(record: Record) -> Table:
+    """Beam search over the depth of the decoder, and how many times as fast the shallowest is as the deepest."""
+    depths = sorted({row["decoder_layers"] for row in record["depth"]})
+    rows = []
+    for (name, batch), rates in depth_lines(record).items():
+        cells = [f"{rates[depth]:,.0f}" for depth in depths]
+        rows.append([f"{name}, B{batch}", *cells, f"{rates[depths[0]] / rates[depths[-1]]:.2f}x"])
+    rows.append(["feedback, paper", *["-"] * len(depths), f"{PAPER_SHALLOW:g}x"])
+    heads = [f"{depth} decoder layer{'s' * (depth > 1)}" for depth in depths]
+    title = "Decoding over the depth of the decoder, target tokens/s"
+    return Table(title, ["", *heads, f"{depths[0]} over {depths[-1]}"], rows)
+
+
+def depth_chart(record: Record) -> Chart:
+    """The same as lines, as the paper draws it beside BLEU."""
+    lines = [
+        Series(f"{CORES[name]}, B{batch}", place, sorted(rates.items()))
+        for place, ((name, batch), rates) in enumerate(depth_lines(record).items())
+    ]
+    return line_chart(lines, "decoder layers", "target tokens/s", by_place=True)
+
+
+def depth_lines(record: Record) -> dict[tuple[str, int], dict[int, float]]:
+    """By contender and batch: tokens a second by depth."""
+    lines: dict[tuple[str, int], dict[int, float]] = {}
+    for row in record["depth"]:
+        lines.setdefault((row["contender"], row["batch"]), {})[row["decoder_layers"]] = row["tokens_per_second"]
+    return lines
 
 
 def _by_name(record: Record, batch: int) -> dict[str, float]:
@@ -73,4 +111,4 @@ def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
     if not path.exists():
         return f"Not measured yet: `feedback-transformer bench {paper.option}`."
     record = read_record(path)
-    return f"{about_whole_model(record, paper)}\n\n{speed_table(record, paper).markdown()}"
+    return "\n\n".join([about_whole_model(record, paper), *(t.markdown() for t in speed_tables(record, paper))])

@@ -146,6 +146,12 @@ def test_a_whole_encoder_decoder_is_measured_and_stands_beside_the_paper(tmp_pat
     assert "126,000 (0.45x)" in text
     assert "5,410 (1.70x)" in text
     assert (SIX_TWO.model.encoder_layers, SIX_TWO.model.num_layers) == (6, 2)
+    assert {(row["contender"], row["decoder_layers"]) for row in record["depth"]} == {
+        (name, depth) for name in ("feedback", "transformer") for depth in (1, 2)
+    }
+    times = {row["decoder_layers"]: row["seconds"] for row in record["depth"] if row["contender"] == "feedback"}
+    assert f"| {times[2] / times[1]:.2f}x |" in text
+    assert "| 4.2x |" in text, "the paper's"
 
 
 def test_the_measured_language_model_is_the_papers_small_one() -> None:
