@@ -1,7 +1,8 @@
 """Figure 4, left, and Table 2: translation on WMT14 En-De over the depth of the decoder, and a deep encoder.
 
 On a laptop Europarl stands in for the 4.5M pairs; newstest2013 validates and newstest2014 tests, as in the paper. The
-paper reports tokenised BLEU with compounds split; sacrebleu's and the words decoded a second stand beside it.
+paper reports tokenised BLEU with compounds split; sacrebleu's stands beside it. The other axis of its figure, words
+decoded a second over the depth of the decoder, is measured by `bench --translation` (docs/translation.md).
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ EXPERIMENT = Experiment(
     title="Translation: BLEU on newstest2014 over the depth of the decoder",
     where="Section 4.2.1, Figure 4 (left) and Table 2",
     reduced="120,789 short pairs of Europarl for the 4.5M of WMT and about a pass over them, 1M parameters for "
-    "Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed; words/s "
-    "are in the records but not here, since not all are of one machine",
+    "Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed; words/s over the depth "
+    "of the decoder are measured apart, by `bench --translation`, since not all these records are of one machine",
     one_machine=False,
     least=LEAST,
     prepare=PREPARE["wmt14-ende"],
