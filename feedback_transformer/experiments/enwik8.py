@@ -31,7 +31,7 @@ EXPERIMENT = Experiment(
         Elsewhere("Transformer-XL, 277M parameters", {"bits": 0.99}, "Table 4 of the paper"),
     ),
     claims=lambda _: (
-        Claim("Feedback is better than the Transformer", "enwik8/feedback", "enwik8/transformer"),
+        Claim("Feedback is better than the Transformer", "enwik8/feedback", "enwik8/transformer", ours=True),
         Claim("Feedback is better than the LSTM", "enwik8/feedback", "enwik8/lstm", ours=True),
     ),
 )

@@ -25,6 +25,7 @@ from feedback_transformer.training.run import RunConfig
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
 CLOSE = 0.02  # of a score: what is about as good, and less than what one seed can tell
+ALONE = 0.1  # of a score: less than what single seeds can tell where nobody knows how seeds spread
 STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # the 97.5% quantile of t by degrees of freedom: three seeds a model have four
 
 
@@ -89,6 +90,11 @@ class Claim:
     def compared(self) -> set[str]:
         return {self.better, self.worse, *(self.than or ())}
 
+    def asked(self) -> Claim:
+        """The question alone, the same for all who ask it: of two that match, neither is the better one."""
+        better, worse = sorted((self.better, self.worse)) if self.equal else (self.better, self.worse)
+        return replace(self, words="", better=better, worse=worse)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -106,8 +112,9 @@ class Experiment:
     elsewhere: tuple[Elsewhere, ...] = ()
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
     match: float = 0.0  # what is about as good, in the score's unit; CLOSE of the score where none is told
-    endings: bool = False  # its table also tells the last evaluation, where runs may lose what they had learned
+    endings: bool = False  # the last evaluation counts too, where runs may lose what they had learned
     least: float = 0.0  # a smaller difference between single seeds counts for nothing, however low the scores
+    development: bool = False  # the paper's numbers are of the development set, so ours are of the validation set too
     one_machine: bool = True  # all its records are of one, so that their speeds compare
 
     @property
@@ -187,25 +194,34 @@ class Score:
 
 
 def verdict(
-    claim: Claim, better: Score, worse: Score, lower_is_better: bool, widest: float = 0.0, close: float | None = None
+    claim: Claim,
+    better: Score,
+    worse: Score,
+    lower_is_better: bool,
+    widest: float | None = None,
+    close: float | None = None,
 ) -> str:
     """Whether the claim held: a difference counts when it is outside its 95% confidence interval (Student's t).
 
     `widest` is the largest spread between seeds that is known of such scores: what pairs with fewer than two degrees of
-    freedom are taken to spread by. Two that are said to be about as good may differ by `close`, by default `CLOSE` of
-    the score, their noise included; single seeds must differ by more than that to count.
+    freedom are taken to spread by; where none is known, single seeds must differ by `ALONE` of the score to count. Two
+    that are said to be about as good may differ by `close`, by default `CLOSE` of the score, their noise included;
+    single seeds must differ by more than that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
     """
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
-    noise = confidence(better, worse, widest)
+    noise = confidence(better, worse, widest or 0.0)
     close = CLOSE * abs(worse.mean) if close is None else close
     seeds = min(len(better.values), len(worse.values))
+    unknown = widest is None and len(better.values) == len(worse.values) == 1
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = "not decided: neither has learned it"
+    elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
+        answer = "not decided: nobody knows how seeds spread"
     elif claim.equal and abs(gain) - noise > close:
         answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
     elif claim.equal and abs(gain) + noise <= close:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import LEAST, PREPARE, depth_claims, over_depth
+from feedback_transformer.experiments.translation import LEAST, PREPARE, SMALL_PAIR_MODEL, depth_claims, over_depth
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": (1, 2, 4, 6)}
 
@@ -16,10 +16,10 @@ EXPERIMENT = Experiment(
     name="iwslt",
     title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
     where="Appendix, figure on IWSLT and CNN-DailyMail, left",
-    reduced="23,387 pairs of 160,239, a small model, the first 1,500 sentences of the test set, one seed",
+    reduced=f"23,387 pairs of 160,239, {SMALL_PAIR_MODEL}, the first 1,500 sentences of the test set, one seed",
     prepare=PREPARE["iwslt14-deen"],
     variants=variants,
     axis="decoder layers",
     least=LEAST,
-    claims=lambda scale: depth_claims("iwslt14-deen", DEPTHS[scale]),
+    claims=lambda scale: depth_claims("iwslt14-deen", DEPTHS[scale], ours=True),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import PREPARE, depth_claims, over_depth
+from feedback_transformer.experiments.translation import PREPARE, SMALL_PAIR_MODEL, depth_claims, over_depth
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4), "paper": (1, 2, 4, 6)}
 
@@ -16,8 +16,8 @@ EXPERIMENT = Experiment(
     name="summarization",
     title="Summarization: ROUGE-L on CNN-DailyMail over the depth of the decoder",
     where="Appendix, figure on IWSLT and CNN-DailyMail, right",
-    reduced="39,160 of 287,113 articles, biased to shorter ones, of each the first 120 words, a small model, the first "
-    "300 articles of the test set, one seed",
+    reduced="39,160 of 287,113 articles, biased to shorter ones, of each the first 120 words for 400, "
+    f"{SMALL_PAIR_MODEL}, the first 300 articles of the test set, one seed",
     prepare=PREPARE["cnn-dailymail"],
     variants=variants,
     axis="decoder layers",

@@ -15,6 +15,8 @@ MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
 }
 COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # a length, a small memory and a large
 
+PAPER_TRIALS = tuple(range(10))  # of the mazes
+
 
 def corridor_variants(scale: str) -> list[Variant]:
     return [
@@ -27,7 +29,7 @@ def corridor_variants(scale: str) -> list[Variant]:
 
 def corridor_variant(scale: str, core: str, length: int, memory: int) -> Variant:
     fields = {"length": str(length), "memory_size": str(memory)}
-    if scale == "laptop":
+    if scale != "smoke":
         fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
     name = f"{CORES[core]}, length {length}"
     run = preset("corridor", scale, core).override(fields)
@@ -70,7 +72,8 @@ def world_experiment(task: str, title: str, where: str, reduced: str) -> Experim
         runs = {core: preset(task, scale, core) for core in CORES}
         if scale == "paper":
             runs["lstm"] = runs["lstm"].override(PAPER_LSTMS[task])
-        return [Variant(f"{task}/{core}", CORES[core], run) for core, run in runs.items()]
+        seeds = PAPER_TRIALS if scale == "paper" else SEEDS
+        return [Variant(f"{task}/{core}", CORES[core], run, seeds=seeds) for core, run in runs.items()]
 
     claims = (
         Claim("Feedback earns more than the Transformer", f"{task}/feedback", f"{task}/transformer"),
@@ -79,17 +82,18 @@ def world_experiment(task: str, title: str, where: str, reduced: str) -> Experim
     return Experiment(task, title, where, reduced, variants, lambda _: claims)
 
 
-MAZE = world_experiment(
-    "maze", "Maze navigation", "Section 4.2.2",
-    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
-)  # fmt: skip
+SMALL_MAZE = (
+    "5 x 5 mazes with 4 objects for 9 x 9 with 8, 100 steps for 200, 0.1M parameters (LSTM: 0.07M) for two layers 256 "
+    "wide (LSTM: three), 5.1M frames, three seeds for ten"
+)
+MAZE = world_experiment("maze", "Maze navigation", "Section 4.2.2", SMALL_MAZE)
 MAZE_EASY = world_experiment(
-    "maze-easy", "Maze navigation, easy", "Appendix, figure of maze navigation easy",
-    "5 x 5 mazes with 4 objects, 100 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
-)  # fmt: skip
+    "maze-easy", "Maze navigation, easy", "Appendix, figure of maze navigation easy", SMALL_MAZE
+)
 WATER_MAZE = world_experiment(
     "water-maze", "Water maze", "Appendix, figure of the water maze",
-    "5 x 5 cells, 50 steps, 0.1M parameters (LSTM: 0.07M), 5.1M frames",
+    "5 x 5 cells for 15 x 15, 50 steps for 200, 0.1M parameters (LSTM: 0.07M), 5.1M frames for 500M, three seeds for "
+    "ten",
 )  # fmt: skip
 
 EXPERIMENTS = (CORRIDOR, MAZE, MAZE_EASY, WATER_MAZE)

@@ -48,8 +48,22 @@ class Outcome:
         self.metric = self.scores[0]  # what ranks, and is drawn
 
     def score(self, key: str, name: str = "") -> Score | None:
-        values = tuple(record["test"][name or self.metric] for record in self.records.get(key, []))
+        values = tuple(self.value(record, name or self.metric) for record in self.records.get(key, []))
         return Score(values) if values else None
+
+    def ending(self, key: str) -> Score | None:
+        """By the weights of the end, where `score` is by the best of the validation."""
+        values = tuple(record["curve"][-1][self.metric] for record in self.records.get(key, []))
+        return Score(values) if values else None
+
+    @property
+    def split(self) -> str:
+        """What its scores are of."""
+        return "dev" if self.experiment.development else "test"
+
+    def value(self, record: Record, name: str) -> float:
+        number: float = record["best" if self.experiment.development else "test"][name]
+        return number
 
     @property
     def lower_is_better(self) -> bool:
@@ -65,7 +79,7 @@ class Outcome:
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
         header = ["model", "parameters", self._unit(), "minutes", "seeds"]
-        header += [f"test {name.replace('_', ' ')}{reduced}" for name in self.scores]
+        header += [f"{self.split} {name.replace('_', ' ')}{reduced}" for name in self.scores]
         header += ["last evaluation"] if self.experiment.endings else []
         header += self._beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
@@ -95,8 +109,8 @@ class Outcome:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
             row = [variant.label, f"{records[0]['parameters']:,}", f"{records[0]['tokens']:,}", f"{minutes:.1f}"]
             row += [str(len(records)), *(show(score) for score in scores if score)]
-            if self.experiment.endings:
-                row.append(show(Score(tuple(record["curve"][-1][self.metric] for record in records))))
+            if self.experiment.endings and (ending := self.ending(variant.key)):
+                row.append(show(ending))
             for name in self._beside():
                 mean = sum(record["test"][name] for record in records) / len(records)
                 row.append(f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}")
@@ -118,7 +132,7 @@ class Outcome:
         """By how much one variant is better than another, seed by seed."""
         sign = -1 if self.lower_is_better else 1
         first, second = (
-            {record["run"]["seed"]: record["test"][name] for record in self.records.get(key, [])}
+            {record["run"]["seed"]: self.value(record, name) for record in self.records.get(key, [])}
             for key in (better, worse)
         )
         values = tuple(sign * (first[seed] - second[seed]) for seed in first if seed in second)
@@ -138,7 +152,7 @@ class Outcome:
         if claim.than is not None:
             ahead = self._answer(replace(claim, than=None)).verdict
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
-            widest, close = math.sqrt(2) * widest, math.sqrt(2) * close
+            widest, close = widest and math.sqrt(2) * widest, math.sqrt(2) * close
         if better is None or worse is None:
             return Answer(claim.words, paper, "", "not run", ours, claim)
         said = verdict(claim, better, worse, lower, widest, close)
@@ -150,6 +164,10 @@ class Outcome:
             said = "not decided: one has learned from more"
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
+        if said.startswith("holds") and self.experiment.endings:
+            first, second = self.ending(claim.better), self.ending(claim.worse)
+            if not (first and second and verdict(claim, first, second, lower, widest).startswith("holds")):
+                said += " by the best weights, not by the last"
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
 
     def _close(self, claim: Claim, worse: Score) -> float:
@@ -163,9 +181,10 @@ class Outcome:
         tokens = [record["tokens"] for key in claim.compared() for record in self.records[key]]
         return max(tokens) > 1.1 * min(tokens)
 
-    def _widest(self, name: str) -> float:
-        """The largest spread between the seeds of a variant."""
-        return max((score.spread for key in self.records if (score := self.score(key, name))), default=0.0)
+    def _widest(self, name: str) -> float | None:
+        """The largest spread between the seeds of a variant, if one has several."""
+        scores = [score for key in self.records if (score := self.score(key, name))]
+        return max((score.spread for score in scores if len(score.values) > 1), default=None)
 
     def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
@@ -247,15 +266,15 @@ class Outcome:
         return line_chart(lines, f"training {self._unit()} (millions)", f"validation {self.metric.replace('_', ' ')}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
-        rows = [Row(v.label, colours[v.key], [r["test"][self.metric] for r in self.records[v.key]]) for v in known]
+        rows = [Row(v.label, colours[v.key], [self.value(r, self.metric) for r in self.records[v.key]]) for v in known]
         better = "further left" if self.lower_is_better else "further right"
-        return dot_chart(rows, f"test {self.metric}, {better} is better; a dot a seed, a bar at the mean")
+        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better; a dot a seed, a bar at the mean")
 
     def _by_place(self, known: list[Variant], metric: str) -> Chart:
         lines = []
         for number, name in enumerate(dict.fromkeys(variant.line for variant in known)):
             own = [variant for variant in known if variant.line == name]
-            scores = [(v.place, [record["test"][metric] for record in self.records[v.key]]) for v in own]
+            scores = [(v.place, [self.value(record, metric) for record in self.records[v.key]]) for v in own]
             dots = [(place, value) for place, values in scores for value in values]
             means = [(place, sum(values) / len(values)) for place, values in scores]
             lines.append(Series(self._name(own[0]), number, dots, dots=True))  # type: ignore[arg-type]
@@ -320,7 +339,7 @@ def verdict_count(results: Path) -> str:
         chosen, answers = set(), []
         for outcome in outcomes:
             for answer in outcome.claims():
-                asked = replace(answer.claim, words="")
+                asked = answer.claim.asked()
                 if answer.ours == own and asked not in counted:
                     counted.add(asked)
                     chosen.add(outcome.experiment.name)

@@ -23,10 +23,11 @@ PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/ab
 MEANING = (
     "Every number on this page comes from a record of a run. A claim holds when the difference between the means "
     "over seeds is outside its 95% confidence interval (Student's t, the two variances pooled); a single seed is "
-    "taken to spread as those it is compared with, and must be ahead by two percent at least (half a point of "
-    "BLEU, a point of ROUGE). What the paper calls a match may differ by two percent (0.01 bits on char-PTB), "
-    "noise included. It is not decided when the difference is smaller, or when neither has learned anything; it "
-    "holds reduced when the runs are smaller than the paper's. ± is the standard deviation between seeds."
+    "taken to spread as those it is compared with or, where both are single, as the widest of the experiment, and must "
+    "be ahead by two percent at least (half a point of BLEU, a point of ROUGE), by a tenth where no spread is known. "
+    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. It is not decided "
+    "when the difference is smaller, or when neither has learned anything; it holds reduced when the runs are smaller "
+    "than the paper's. ± is the standard deviation between seeds."
 )
 PAGE_STYLE = """
 * { box-sizing: border-box; }
@@ -164,10 +165,10 @@ def runs(outcome: Outcome) -> str:
     rows = []
     for variant in outcome.variants:
         for record in outcome.records[variant.key]:
-            score, minutes = f"{record['test'][outcome.metric]:.4g}", f"{record['cpu_seconds'] / 60:.1f}"
+            score, minutes = f"{outcome.value(record, outcome.metric):.4g}", f"{record['cpu_seconds'] / 60:.1f}"
             cells = [f"{variant.label}, seed {record['run']['seed']}", score, minutes]
             rows.append([*map(escape, cells), f"<code>{escape(record.get('command') or '')}</code>"])
-    made = table(["run", f"test {outcome.metric}", "minutes", "made again by"], rows, "words")
+    made = table(["run", f"{outcome.split} {outcome.metric}", "minutes", "made again by"], rows, "words")
     return f"<details><summary>Each run and its command</summary>{made}</details>"
 
 

@@ -114,7 +114,13 @@ def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> Non
     near = Score((1.002, 1.0021, 1.0019))
     assert verdict(same, near, Score((1.0, 1.0001, 0.9999)), lower_is_better=True) == "holds", "within two percent"
     assert verdict(same, Score((0.0, 1.0, 1.0)), Score((1.0, 1.0, 1.0)), False).startswith("not decided")
-    assert verdict(claim, Score((30.0,)), Score((29.9,)), False) == "not decided: within the noise (one seed)"
+    alone = "not decided: nobody knows how seeds spread (one seed)"
+    assert verdict(claim, Score((30.0,)), Score((28.0,)), False) == alone
+    assert (
+        verdict(claim, Score((30.0,)), Score((28.0,)), False, widest=1.0) == "not decided: within the noise (one seed)"
+    )
+    assert verdict(claim, Score((30.0,)), Score((28.0,)), False, widest=0.2) == "holds (one seed)"
+    assert verdict(claim, Score((30.0,)), Score((26.0,)), False) == "holds (one seed)"
     assert verdict(claim, Score((30.0,)), Score((29.0,)), False, widest=1.0).startswith("not decided")
     edge = Score((1.0, 2.0, 3.0)), Score((3.2, 4.2, 5.2))
     assert verdict(claim, *edge, True) == "not decided: within the noise", (

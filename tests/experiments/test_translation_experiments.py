@@ -57,7 +57,7 @@ def test_the_page_names_the_command_that_makes_the_data(name: str) -> None:
 def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bleu = {"feedback-1": 27.0, "transformer-1": 22.0, "feedback-6": 30.0, "transformer-6": 29.0}
+    bleu = {"feedback-1": 27.0, "transformer-1": 20.0, "feedback-6": 30.0, "transformer-6": 29.0}
     for key, run in EXPERIMENTS["multi30k"].runs("laptop").items():
         name = key.removeprefix("multi30k/").removesuffix("-seed-0")
         if name in bleu:
@@ -74,7 +74,7 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
             (tmp_path / f"{key}.json").write_text(json.dumps({**record, "test": test}))
     outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
     answer = next(answer for answer in outcome.claims() if answer.words == "and by more with 1 than with 6")
-    assert (answer.here, answer.verdict) == ("5.000 against 1.000", "holds reduced (one seed)")
+    assert (answer.here, answer.verdict) == ("7.000 against 1.000", "holds reduced (one seed)")
     header, rows = outcome.rows()
     assert [row[header.index("words/s")] for row in rows] == ["612", "-", "-", "612"] * 2
     assert main(["reproduce", "iwslt", "--plan", "--results", str(tmp_path)]) == 0
