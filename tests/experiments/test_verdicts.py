@@ -1,0 +1,64 @@
+"""What is said of a claim, from records that the test makes up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.report.experiments import Outcome
+
+
+def keep(results: Path, variant: Variant, test: dict[str, float], last: float | None = None, **more: Any) -> None:
+    """A finished record for each of three seeds."""
+    metric = next(iter(test))
+    for key, run in variant.runs(3).items():
+        record = {"run": run.to_dict(), "finished": True, "parameters": 1, "tokens": 1, "cpu_seconds": 1, **more}
+        record |= {"test": test, "curve": [{"tokens": 1, metric: test[metric] if last is None else last}]}
+        (results / key).parent.mkdir(parents=True, exist_ok=True)
+        (results / f"{key}.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_with_the_papers_own_numbers_its_claims_hold(experiment: Experiment, tmp_path: Path) -> None:
+    for variant in experiment.variants("paper"):
+        names = experiment.scores or ("bits" if experiment.name == "enwik8" else "perplexity",)
+        numbers = {name: number for name in names if (number := variant.published(name)) is not None}
+        if numbers:
+            tokens = 4 if "grow" in variant.key else 5  # blocks that grow are shorter: fewer tokens
+            keep(tmp_path, variant, numbers, best=numbers, tokens=tokens)
+    outcome = Outcome(experiment, "paper", tmp_path)
+    for answer in outcome.claims():
+        if answer.here and not answer.ours:
+            assert answer.verdict.startswith("holds"), answer
+
+
+def test_what_was_learned_and_lost_again_is_said(tmp_path: Path) -> None:
+    variants = {variant.key: variant for variant in EXPERIMENTS["corridor"].variants("laptop")}
+    keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0})
+    keep(tmp_path, variants["corridor/feedback-30-64"], {"success": 1.0})
+    keep(tmp_path, variants["corridor/transformer-30-4"], {"success": 0.5})
+    first = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path).claims()
+    assert [answer.verdict for answer in first[:2]] == ["holds reduced", "holds reduced"]
+    keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0}, last=0.5)
+    then = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path).claims()
+    assert [a.verdict for a in then[:2]] == ["holds reduced by the best weights, not by the last"] * 2
+
+
+def test_beside_development_numbers_stand_those_of_the_validation_set(tmp_path: Path) -> None:
+    for variant in EXPERIMENTS["options"].variants("laptop"):
+        keep(tmp_path, variant, {"perplexity": 99.0}, best={"perplexity": 88.0})
+    words = Outcome(EXPERIMENTS["options"], "laptop", tmp_path).markdown()
+    assert "dev perplexity, reduced" in words
+    assert "88.0" in words
+    assert "99.0" not in words
+
+
+def test_of_two_that_match_neither_is_the_better_one() -> None:
+    one, other = Claim("a matches b", "a", "b", equal=True), Claim("b is as good as a", "b", "a", equal=True)
+    assert one.asked() == other.asked()
+    assert Claim("", "a", "b").asked() != Claim("", "b", "a").asked()
