@@ -211,6 +211,10 @@ class TrainConfig:
         for name in ("adam_beta2", "ema_decay", "label_smoothing"):
             _within(self, name, 0.0, 1.0)
         _one_of(self, "schedule", SCHEDULES)
+        if self.bptt_start > self.bptt:
+            raise ConfigError(
+                f"TrainConfig.bptt_start = {self.bptt_start} is longer than bptt = {self.bptt}, which it grows to"
+            )
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command, for whoever mounts it."""
     add = parser.add_argument
     add("--quick", action="store_true", help="one tiny shape, one repeat: does it run at all?")
-    add("--shapes", nargs="*", default=[], metavar="TEXT", help="only shapes whose name contains one of these, as B64")
-    add("--contenders", nargs="*", default=[], metavar="NAME", help="only these, as native transformer")
-    add("--measure", nargs="*", default=list(MEASUREMENTS), choices=MEASUREMENTS, help="what to measure")
-    add("--dropout", nargs="*", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
+    add("--shapes", nargs="+", default=[], metavar="TEXT", help="only shapes whose name contains one of these, as B64")
+    add("--contenders", nargs="+", default=[], metavar="NAME", help="only these, as native transformer")
+    add("--measure", nargs="+", default=list(MEASUREMENTS), choices=MEASUREMENTS, help="what to measure")
+    add("--dropout", nargs="+", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
     add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
     add("--threads", type=int, default=1, help="threads that torch may use")
     add(
@@ -56,6 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
+    for name in ("repeats", "threads"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name} = {getattr(args, name)} must be 1 or more")
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
     path: Path = args.from_record or (args.out or _place(one, args)).with_suffix(".json")

@@ -63,8 +63,10 @@ def results_folder(options: argparse.Namespace) -> Path:
     """Where the records of a scale are, if no other folder is named."""
     if options.scale not in SCALES:
         raise ConfigError(f"there is no scale {options.scale!r}{nearest(options.scale, SCALES)}")
-    named: Path | None = options.results
-    return named or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
+    folder: Path = options.results or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--results = {folder} is a file; name a folder for the records")
+    return folder
 
 
 def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
@@ -96,10 +98,17 @@ def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespa
         (results / key).parent.mkdir(parents=True, exist_ok=True)
         write_json(results / f"{key}.json", record)
 
-    for key in [key for key, job in work.items() if finished_record(job) is not None]:
-        keep(key)
-        del work[key]
     lost = without_data(chosen, scale, work)
+    for key, job in list(work.items()):
+        try:
+            done = finished_record(job) is not None
+        except ConfigError as error:
+            lost[key] = f"{key} is left out: {error}"
+            continue
+        if done:
+            keep(key)
+            lost.pop(key, None)
+            del work[key]
     for sentence in dict.fromkeys(lost.values()):
         print(f"feedback-transformer: {sentence}", file=sys.stderr)
     work = {key: job for key, job in work.items() if key not in lost}

@@ -46,7 +46,7 @@ def finished_record(job: Job) -> dict[str, Any] | None:
         return None
     differences = RunConfig.from_dict(record["run"]).differences(job.run.without_places())
     if differences:
-        raise ConfigError(f"{job.folder} holds another run ({differences[0]}); choose another --out, or delete it")
+        raise ConfigError(f"{job.folder} holds another run ({differences[0]}); delete it, or choose another folder")
     return record
 
 

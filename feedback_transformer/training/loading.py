@@ -78,7 +78,9 @@ def check_same_run(run: RunConfig, meta: dict[str, Any], path: Path) -> None:
     if meta.get("fingerprints"):  # the corpus is the same, so it may have moved
         differences = [text for text in differences if not text.startswith("task.data ")]
     if differences:
-        raise ConfigError(f"{path} is of another run: {'; '.join(differences)}. Leave that, or choose another --out")
+        raise ConfigError(
+            f"{path} is of another run: {'; '.join(differences)}. Leave that, or begin a new run in another folder"
+        )
 
 
 # ------------------------------------------------------------------------------ the corpus that a run depends on
