@@ -162,9 +162,6 @@ class TrainConfig:
         "constant", "the rate after warm-up: constant, linear or cosine down to zero, inverse-sqrt"
     )
     adam_beta2: float = documented(0.999, "Adam's second decay")
-    ema_decay: float = documented(
-        0.0, "score by a running average of the weights, which forgets all but this part at an update; 0 means not to"
-    )
     label_smoothing: float = documented(0.0, "the part of a label's probability that is given to all symbols alike")
     span_loss: float = documented(0.0, "what a step of adaptive span costs, added to the loss a layer")
     gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
@@ -208,7 +205,7 @@ class TrainConfig:
             _at_least(self, name, 0.0)
         for name in ("bptt_warmup", "curriculum_deadline", "curriculum_gate"):
             _within(self, name, 0.0, 1.0, closed=True)
-        for name in ("adam_beta2", "ema_decay", "label_smoothing"):
+        for name in ("adam_beta2", "label_smoothing"):
             _within(self, name, 0.0, 1.0)
         _one_of(self, "schedule", SCHEDULES)
         if self.bptt_start > self.bptt:

@@ -4,7 +4,7 @@ A run lives in a folder:
 
     config.json          what it is
     last.safetensors     where it stands: model, optimizer, memory, data position, random numbers
-    best.safetensors     the same at the best evaluation so far, with the weights that were scored
+    best.safetensors     the same at the best evaluation so far
     record.json          what it did and what came out
     tensorboard/         curves, if TensorBoard is installed
 
@@ -30,7 +30,7 @@ from feedback_transformer.data.episodes import NO_LABEL
 from feedback_transformer.environments.world import Environment
 from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training import checkpoint
-from feedback_transformer.training.averaging import RunningAverage, keep_weights
+from feedback_transformer.training.averaging import keep_weights
 from feedback_transformer.training.learner import make_learner
 from feedback_transformer.training.loading import check_same_run, describe, load_model, make_model
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
@@ -96,7 +96,6 @@ class Trainer:
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
-        self.average = RunningAverage(self.model, run.train.ema_decay)  # what it is scored by
         self.stream: Any = self.make_stream()
         self.fingerprints = run.task.fingerprints()
         self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
@@ -145,7 +144,6 @@ class Trainer:
             **checkpoint.with_prefix("model", self.model.state_dict()),
             **checkpoint.with_prefix("optimizer", checkpoint.optimizer_tensors(self.optimizer)),
             **checkpoint.with_prefix("process", gathered),
-            **checkpoint.with_prefix("average", self.average.means),
         }
         meta = {
             "run": self.run.to_dict(),
@@ -175,7 +173,6 @@ class Trainer:
             raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
-        self.average.load(checkpoint.without_prefix("average", tensors))
         self.stream.seek(meta["stream"])
         own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
         self._load_memory(own)
@@ -238,7 +235,6 @@ class Trainer:
         self.optimizer.step()
         for span in self.model.spans():
             span.clamp_()
-        self.average.update(step)
 
     def _count(self, tokens: int, loss: float, accuracy: float | None) -> None:
         """An update is done; `accuracy` is None where nothing was asked."""
@@ -299,8 +295,7 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Scores on the validation set, a point of the curve, checkpoints and the record."""
-        with self.average.in_place():
-            self.scores = self.score(self.validation)
+        self.scores = self.score(self.validation)
         self.model.train()
         progress, value = self.progress, self.scores[self.run.task.metric]
         sign = -1 if self.run.task.lower_is_better else 1
@@ -327,8 +322,7 @@ class Trainer:
         for name, number in point.items() if self.board is not None else ():
             self.board.add_scalar(name, number, progress.step)
         if better:
-            with self.average.in_place():
-                self.save("best")
+            self.save("best")
         if (count := self.run.train.keep_checkpoints) and self.team.leads:
             keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
         self.save("last")  # after the others: a run that is killed in between comes by here again
