@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import runpy
 import shlex
@@ -11,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from feedback_transformer.benchmarks.shapes import find_shapes
 from feedback_transformer.cli import run_to_train, understand
+from feedback_transformer.commands import reproduce
 from feedback_transformer.config import ConfigError
+from feedback_transformer.data.corpora import KNOWN
+from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.report.experiment_pages import experiment_pages
 from feedback_transformer.report.experiments import Outcome, figure
@@ -99,16 +104,39 @@ def test_commands_in_documents_are_understood(path: Path, capsys: pytest.Capture
     """Options exist, tasks, presets and fields too; nothing is run."""
     for words in commands_in(path.read_text()):
         options = understand(words)
-        if words[0] == "train" and options.resume is None:
-            run_to_train(options)
+        check_names(words[0], options)
+
+
+def check_names(command: str, options: argparse.Namespace) -> None:
+    """What the parser lets through is looked up when a command runs: here too."""
+    if command == "train" and options.resume is None:
+        run_to_train(options)
+    elif command == "reproduce":
+        reproduce.results_folder(options)
+        if options.experiment not in (reproduce.SPEED, "NAME"):
+            reproduce.choose(options.experiment)
+    elif command == "prepare" and options.corpus != "CORPUS":
+        assert options.corpus in {*KNOWN, *PAIR_CORPORA}, options.corpus
+    elif command == "bench":
+        find_shapes(options.shapes)
+    elif command == "report":
+        assert options.scale in reproduce.SCALES
 
 
 def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in ("train ptb-char --presets paper", "generat runs/x", "evaluate runs/x --length 3"):
-        with pytest.raises((SystemExit, ConfigError)):
-            understand(line.split())
-    with pytest.raises(ConfigError):
-        run_to_train(understand(["train", "ptb-char", "num_layer=2"]))
+    for line in (
+        "train ptb-char --presets paper",
+        "generat runs/x",
+        "evaluate runs/x --length 3",
+        "train ptb-char num_layer=2",
+        "reproduce nosuch-experiment",
+        "reproduce depth --scale huge",
+        "prepare nosuch",
+        "bench --shapes nosuch",
+        "report --scale huge",
+    ):
+        with pytest.raises((SystemExit, ConfigError, AssertionError)):
+            check_names(line.split()[0], understand(line.split()))
     assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
 
 

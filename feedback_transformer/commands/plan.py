@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments.costing import measured_cost, recorded_minutes
 from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
 from feedback_transformer.report.experiments import reduction
@@ -25,7 +26,10 @@ class Missing(NamedTuple):
         """With the cost by a few updates, where no record tells it."""
         if self.minutes is not None:
             return self
-        cost = measured_cost(self.variant.run)
+        try:
+            cost = measured_cost(self.variant.run)
+        except DataError as error:
+            return self._replace(known_by=f"{error}")
         known_by = f"two of {cost.updates:,} updates; {cost.parameters:,} parameters"
         return self._replace(minutes=cost.minutes, known_by=known_by)
 

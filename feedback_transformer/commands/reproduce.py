@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +11,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from feedback_transformer.benchmarks import command
 from feedback_transformer.commands.machine import check_device, positive_number
 from feedback_transformer.commands.plan import missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
-from feedback_transformer.experiments.running import FAILED, Job, finished_record, train_all
-from feedback_transformer.experiments.speed import speed_rows
+from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, finished_record, train_all
+from feedback_transformer.experiments.speed import RECORDS, speed_rows
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.run import RunConfig
 
@@ -46,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
     """The command."""
     scale, seeds, results = options.scale, options.seeds, results_folder(options)
     if options.experiment == SPEED:
-        show_table("Speed: Table 5", *speed_rows(results), Console())
-        return 0
+        return measure_speed(scale, results, options.plan or options.measure, Console())
     chosen = choose(options.experiment)
     if not any(experiment.variants(scale) for experiment in chosen):
         raise ConfigError(f"{options.experiment} has no runs at the scale {scale!r}; choose another --scale")
@@ -56,7 +57,26 @@ def run(options: argparse.Namespace) -> int:
     if options.measure:
         missing = [row.measured() for row in missing]
     show_plan(chosen, scale, missing, console, only_plan)
-    return 0 if only_plan else reproduce(chosen, results, options, console)
+    code = 0 if only_plan else reproduce(chosen, results, options, console)
+    if options.experiment == "all" and code != INTERRUPTED:
+        measure_speed(scale, results, only_plan, console)
+    return code
+
+
+def measure_speed(scale: str, results: Path, only_plan: bool, console: Console) -> int:
+    """Table 5: the benchmarks that have no record yet, each minutes of one core, or tiny ones at the scale smoke."""
+    for option, record in RECORDS.items():
+        if (results / record).exists():
+            continue
+        words = [option, *(["--quick"] if scale == "smoke" else []), "--out", str(results / record)]
+        console.print(f"{'to be measured' if only_plan else 'measuring'}: bench {shlex.join(words)}", highlight=False)
+        if not only_plan:
+            parser = argparse.ArgumentParser()
+            command.add_arguments(parser)
+            command.run(parser.parse_args(words))
+    title = "Speed: Table 5" + (", tiny models: it runs" if scale == "smoke" else "")
+    show_table(title, *speed_rows(results), console)
+    return 0
 
 
 def results_folder(options: argparse.Namespace) -> Path:

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
+from feedback_transformer.experiments.speed import FRAMES, RECORDS
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
 from feedback_transformer.report.svg import Chart
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, depth_chart, speed_tables
 from feedback_transformer.report.worlds import about_worlds, world_tables
 from feedback_transformer.training.record import read_record
 
-PAPER_FRAMES = "22.3K"
-WHOLE_MODELS = (
-    ("language modelling", LANGUAGE, "speed-wikitext-103-small.json"),
-    ("translation", TRANSLATION, "speed-translation.json"),
-)
+WHOLE_MODELS = (("language modelling", LANGUAGE), ("translation", TRANSLATION))
 
 
 class SpeedSection(NamedTuple):
@@ -45,17 +42,17 @@ def speed_sections(results: Path) -> list[SpeedSection]:
 
 def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
-    for name, paper, file in WHOLE_MODELS:
-        if (results / file).exists():
-            record = read_record(results / file)
+    for name, paper in WHOLE_MODELS:
+        if (path := results / RECORDS[paper.option]).exists():
+            record = read_record(path)
             about = f"{about_whole_model(record, paper)} Made by `feedback-transformer bench {paper.option}`."
             tables, charts = speed_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", where, about, tables, charts))
-    if (path := results / "bench-worlds.json").exists():
+    if (path := results / RECORDS["--worlds"]).exists():
         record = read_record(path)
         about = (
-            f"The paper has {PAPER_FRAMES} frames/s for both attention cores, on 20 cores and a GPU. "
+            f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
             f"{about_worlds(record)} Made by `feedback-transformer bench --worlds`."
         )
         title = "Speed of reinforcement learning"

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from feedback_transformer.config import CORES
-from feedback_transformer.experiments.speed import PAPER
+from feedback_transformer.experiments.speed import PAPER, SHALLOW
 from feedback_transformer.report.speed import Table
 from feedback_transformer.report.svg import Chart, Series, line_chart
 from feedback_transformer.training.record import read_record
 
 Record = dict[str, Any]
-PAPER_SHALLOW = 4.2  # times as fast with 1 decoder layer as with 6 (Section 4.2.1)
 
 
 class PaperSpeed(NamedTuple):
@@ -64,7 +63,7 @@ def depth_table(record: Record) -> Table:
     for (name, batch), rates in depth_lines(record).items():
         cells = [f"{rates[depth]:,.0f}" for depth in depths]
         rows.append([f"{name}, B{batch}", *cells, f"{rates[depths[0]] / rates[depths[-1]]:.2f}x"])
-    rows.append(["feedback, paper", *["-"] * len(depths), f"{PAPER_SHALLOW:g}x"])
+    rows.append(["feedback, paper", *["-"] * len(depths), f"{SHALLOW:g}x"])
     heads = [f"{depth} decoder layer{'s' * (depth > 1)}" for depth in depths]
     title = "Decoding over the depth of the decoder, target tokens/s"
     return Table(title, ["", *heads, f"{depths[0]} over {depths[-1]}"], rows)

@@ -10,7 +10,7 @@ import pytest
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS, state_tracking, toy_tasks
 from feedback_transformer.experiments.costing import mean_block, measured_cost
-from feedback_transformer.experiments.speed import speed_rows
+from feedback_transformer.experiments.speed import RECORDS, speed_rows
 from feedback_transformer.presets import preset
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.suites import suite_table, toy_goals
@@ -118,8 +118,33 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     record = {"training": speeds, "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)]}
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
     assert [row[2] for row in speed_rows(tmp_path)[1]] == ["1.50"] * 3 + ["not run"] * 4
-    assert main(["reproduce", "speed", "--results", str(tmp_path)]) == 0
-    assert "1.50" in capsys.readouterr().out
+    assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "1.50" in said
+    assert "to be measured: bench --translation" in said
+    assert "bench --language --out" not in said, "which has its record"
+    assert [path.name for path in tmp_path.iterdir()] == ["speed-wikitext-103-small.json"]
+
+
+@pytest.mark.slow
+def test_speed_is_measured_where_it_has_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "speed", "--scale", "smoke", "--results", str(tmp_path)]
+    assert main(command) == 0
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == sorted(RECORDS.values())
+    capsys.readouterr()
+    assert main(command) == 0
+    assert "measuring" not in capsys.readouterr().out, "once is enough"
+
+
+def test_a_plan_goes_on_where_data_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    assert main(["reproduce", "wikitext", "--scale", "smoke", "--measure"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "holds no prepared corpus" in said
+    assert "9 runs have no record yet: 9 of unknown cost." in said
 
 
 # -------------------------------------------------------------------------------------------------- cost

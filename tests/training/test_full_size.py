@@ -7,6 +7,7 @@ its peak memory and the time of an update; `pytest -m slow -s` prints them.
 from __future__ import annotations
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from feedback_transformer.data.prepare import prepare
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.costing import measured_cost
 from feedback_transformer.presets import preset
 
 WORDS = 267_735  # of WikiText-103
@@ -93,6 +96,20 @@ def test_a_model_of_the_paper_takes_real_updates(
     assert all(0 < loss < 2 * told["uniform"] for loss in told["losses"]), "weights start where learning can"
     assert told["carried"] > 0
     assert told["gigabytes"] < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    ["char-ptb", "memory-composition", "single-layer", "depth", "depth-words", "options", "wikitext", "enwik8"],
+)
+def test_every_language_model_of_the_paper_is_built_stepped_and_costed(name: str, corpora: dict[str, Path]) -> None:
+    for variant in {variant.run.model: variant for variant in EXPERIMENTS[name].variants("paper")}.values():
+        run = variant.run.override({"data": str(corpora[variant.run.task_name])})
+        cost = measured_cost(run)
+        print(f"{variant.key}: {cost}")
+        assert cost.minutes > 1
+        assert 0 < cost.loss < 2 * math.log(run.task.output_size)
 
 
 def test_full_windows_are_those_of_the_paper() -> None:
