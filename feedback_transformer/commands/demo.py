@@ -14,7 +14,7 @@ from feedback_transformer.config import CORES, ConfigError
 from feedback_transformer.experiments.running import Job, finished_record, train_all
 from feedback_transformer.presets import preset
 from feedback_transformer.report import figures
-from feedback_transformer.report.tables import random_walk_row
+from feedback_transformer.report.demonstration import random_walk_row
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json

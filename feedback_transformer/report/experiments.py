@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from feedback_transformer.config import CORES
+from feedback_transformer.config import CORES, ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import CLOSE, Claim, Experiment, Record, Score, Variant, verdict
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
@@ -43,9 +43,23 @@ class Outcome:
         self.experiment, self.scale = experiment, scale
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
+        self._refuse_other_data(results)
         first = next((metric_of(r[0]) for r in self.records.values() if r and not experiment.scores), "score")
         self.scores = experiment.scores or (first,)
         self.metric = self.scores[0]  # what ranks, and is drawn
+
+    def _refuse_other_data(self, results: Path) -> None:
+        """What was learned from another corpus is no other seed. Its vocabulary tells, which is made from it; the
+        oldest records tell nothing."""
+        seen: dict[str, str] = {}
+        for key, records in self.records.items():
+            for record in records:
+                own = (record.get("fingerprints") or {}).get("vocabulary")
+                if own and seen.setdefault(record["run"]["task_name"], own) != own:
+                    raise ConfigError(
+                        f"{results / key}-seed-{record['run']['seed']}.json is of other data than the rest of "
+                        f"{self.experiment.name}; keep the two apart (--results)"
+                    )
 
     def score(self, key: str, name: str = "") -> Score | None:
         values = tuple(self.value(record, name or self.metric) for record in self.records.get(key, []))

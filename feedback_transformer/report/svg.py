@@ -30,7 +30,6 @@ svg .ground { fill: var(--ground); }
 svg .line { fill: none; stroke-width: 1.8; }
 svg .mean { stroke-width: 3; }
 svg .dot { fill-opacity: 0.55; }
-svg .paper { fill: none; stroke: var(--ink); stroke-width: 1.5; }
 """
 for number in range(NUM_COLOURS):
     STYLE += f"svg .c{number} {{ stroke: var(--c{number}); }}\n"
@@ -47,12 +46,11 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a dot chart: one dot a seed and a bar at their mean; the paper's number as a diamond."""
+    """A row of a dot chart: one dot a seed and a bar at their mean."""
 
     name: str
     colour: int
     values: Sequence[float]
-    paper: float | None = None
 
 
 class Chart(NamedTuple):
@@ -119,7 +117,7 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: b
 
 def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
     """A row a variant."""
-    values = [value for row in rows for value in [*row.values, *([] if row.paper is None else [row.paper])]]
+    values = [value for row in rows for value in row.values]
     margin = 0.06 * (max(values) - min(values)) or 0.5
     left = 16 + LETTER * max(len(row.name) for row in rows)
     above = NAME_LINE if left > WIDTH / 2 else 0  # long names stand above their dots
@@ -138,10 +136,6 @@ def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
         if row.values:
             mean = x(sum(row.values) / len(row.values))
             parts.append(_line(mean, mean, y - 10, y + 10, f"mean c{row.colour % NUM_COLOURS}"))
-        if row.paper is not None:
-            a = x(row.paper)
-            corners = f"{a - 6:.1f},{y:.1f} {a:.1f},{y - 6:.1f} {a + 6:.1f},{y:.1f} {a:.1f},{y + 6:.1f}"
-            parts.append(f'<polygon class="paper" points="{corners}"><title>paper: {row.paper:g}</title></polygon>')
     parts.append(_text(WIDTH / 2, bottom + BOTTOM - 6, x_label, "label"))
     return Chart(parts, bottom + BOTTOM, x_label)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.report.experiments import Outcome
@@ -56,6 +57,16 @@ def test_beside_development_numbers_stand_those_of_the_validation_set(tmp_path: 
     assert "dev perplexity, reduced" in words
     assert "88.0" in words
     assert "99.0" not in words
+
+
+def test_what_was_learned_from_other_data_is_no_other_seed(tmp_path: Path) -> None:
+    feedback, transformer, _ = EXPERIMENTS["wikitext"].variants("laptop")
+    keep(tmp_path, feedback, {"perplexity": 99.0}, fingerprints={"vocabulary": "a"})
+    keep(tmp_path, transformer, {"perplexity": 99.0}, fingerprints=None)
+    assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).score("wikitext/transformer") is not None
+    keep(tmp_path, transformer, {"perplexity": 99.0}, fingerprints={"vocabulary": "b"})
+    with pytest.raises(ConfigError, match=r"transformer-seed-0\.json is of other data than the rest of wikitext"):
+        Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path)
 
 
 def test_of_two_that_match_neither_is_the_better_one() -> None:
