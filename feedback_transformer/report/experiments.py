@@ -21,6 +21,7 @@ LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
 ONE_SEED = "(one seed)"
+BEST_ONLY = " by the best weights, not by the last"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
 
@@ -181,7 +182,7 @@ class Outcome:
         if said.startswith("holds") and self.experiment.endings:
             first, second = self.ending(claim.better), self.ending(claim.worse)
             if not (first and second and verdict(claim, first, second, lower, widest).startswith("holds")):
-                said += " by the best weights, not by the last"
+                said += BEST_ONLY
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
 
     def _close(self, claim: Claim, worse: Score) -> float:
@@ -223,6 +224,8 @@ class Outcome:
         kinds = [kind for kind in VERDICTS if kind in said]
         single, judged = sum(ONE_SEED in a for a in answers), sum(a != "not run" for a in answers)
         seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} by one seed"
+        lost = sum(BEST_ONLY in answer for answer in answers)
+        seeds += f"; {lost} of {judged}{BEST_ONLY}" if lost else ""
         reduced = " reduced" if self.scale != "paper" else ""
         if kinds == ["not run"] and any(self.records.values()):
             return "not run against others"

@@ -46,8 +46,9 @@ def test_what_was_learned_and_lost_again_is_said(tmp_path: Path) -> None:
     first = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path).claims()
     assert [answer.verdict for answer in first[:2]] == ["holds reduced", "holds reduced"]
     keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0}, last=0.5)
-    then = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path).claims()
-    assert [a.verdict for a in then[:2]] == ["holds reduced by the best weights, not by the last"] * 2
+    then = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path)
+    assert [a.verdict for a in then.claims()[:2]] == ["holds reduced by the best weights, not by the last"] * 2
+    assert then.overall().endswith("; 2 of 2 by the best weights, not by the last")
 
 
 def test_beside_development_numbers_stand_those_of_the_validation_set(tmp_path: Path) -> None:
