@@ -110,6 +110,7 @@ class Experiment:
     axis: str = ""  # what the figure's x-axis is
     scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
+    afterwards: str = ""  # what the paper does with its trained models that a run does not do by itself
     prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
     match: float = 0.0  # what is about as good, in the score's unit; CLOSE of the score where none is told
     endings: bool = False  # the last evaluation counts too, where runs may lose what they had learned

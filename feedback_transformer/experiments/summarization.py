@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import PREPARE, SMALL_PAIR_MODEL, depth_claims, over_depth
+from feedback_transformer.experiments.translation import (
+    AFTERWARDS,
+    PREPARE,
+    SMALL_PAIR_MODEL,
+    depth_claims,
+    over_depth,
+)
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4), "paper": (1, 2, 4, 6)}
 
@@ -18,6 +24,7 @@ EXPERIMENT = Experiment(
     where="Appendix, figure on IWSLT and CNN-DailyMail, right",
     reduced="39,160 of 287,113 articles, biased to shorter ones, of each the first 120 words for 400, "
     f"{SMALL_PAIR_MODEL}, the first 300 articles of the test set, one seed",
+    afterwards=f"{AFTERWARDS}`feedback-transformer tune RUN shortest=30,50,70`, then `evaluate RUN`",
     prepare=PREPARE["cnn-dailymail"],
     variants=variants,
     axis="decoder layers",

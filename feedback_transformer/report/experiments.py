@@ -242,6 +242,8 @@ class Outcome:
         if self.experiment.prepare and self.scale == "laptop":
             command = f"`{self.experiment.prepare_command}` and {command}"
         reduced = f"{reduction(self.experiment, self.scale)} " if self.scale != "paper" else ""
+        if self.scale == "paper" and self.experiment.afterwards:
+            reduced = f"{self.experiment.afterwards}. "
         published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published or not self.experiment.where else "The paper gives no numbers here. "
         if not any(self.records.values()):
