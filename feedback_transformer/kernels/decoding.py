@@ -4,8 +4,8 @@
     y, stream = next_step(core, x, stream, weights)
 
 A `Stream` is a moment of B streams, as immutable as every state. A core's packed weights are made anew when a stream
-begins and when a parameter has changed since, by torch's count of its changes; a change through `.data`, which torch
-does not count, is noticed when the next stream begins.
+begins and when a parameter has changed since, by torch's count of its changes and the steps of optimizers; a change
+through `.data`, which torch does not count, is noticed when the next stream begins.
 """
 
 from __future__ import annotations

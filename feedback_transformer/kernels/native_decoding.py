@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.native import (
@@ -72,17 +73,21 @@ def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
     return PackedWeights(data, shape, weights.position_bias is not None, weights, options)
 
 
+_steps = [0]  # of optimizers, which change parameters past torch's count where they are fused
+register_optimizer_step_post_hook(lambda *_: _steps.__setitem__(0, _steps[0] + 1))
+
+
 class PackedOnce:
     """Packs at the first use and again only after a parameter changed: an update, a load, a move."""
 
     def __init__(self) -> None:
         self._parameters: list[Tensor] = []  # held, so that an address cannot come to mean another tensor
-        self._seen: list[tuple[int, int]] = []
+        self._seen: list[tuple[int, int]] = []  # and how often optimizers have stepped
         self._packed: PackedWeights | None = None
 
     def get(self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]) -> PackedWeights:
         """`parameters` are watched by address and version; `make` gives what is to be packed."""
-        seen = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters]
+        seen = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters] + [(_steps[0], 0)]
         if self._packed is None or seen != self._seen:
             self._packed = pack_weights(*make())
             self._parameters, self._seen = list(parameters), seen

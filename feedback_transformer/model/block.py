@@ -180,8 +180,7 @@ class Stack(nn.Module):
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
         """The state to start from, an empty one if there is none, with its keys and values."""
-        if state is None:
-            state = MemoryState.empty(len(x), self.num_memories, like=x)
+        state = MemoryState.empty(len(x), self.num_memories, like=x) if state is None else state.in_type_of(x)
         if state.projected is None:
             state = MemoryState(state.memory, state.length, self.project(state.memory))
         assert state.projected is not None
@@ -249,14 +248,24 @@ class Stack(nn.Module):
     def _as_built(self, module: nn.Module) -> bool:
         if isinstance(module, Dropout) and (module.p != self.dropout or module.training != self.training):
             return False
-        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-        return type(module) in PLAIN and not any(hooks)
+        if isinstance(module, nn.LayerNorm) and (module.eps != 1e-5 or module.weight is None or module.bias is None):
+            return False
+        biased = isinstance(module, FeedForward)
+        if any((linear.bias is not None) != biased for linear in module.children() if isinstance(linear, nn.Linear)):
+            return False
+        return type(module) in PLAIN and is_untouched(module)
 
     def options(self) -> BlockOptions:
         """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
         dropout = self.dropout if self.training else 0.0
         seed = int(torch.randint(2**62, ())) if dropout else 0
         return BlockOptions(self.num_heads, self.pre_norm, dropout, seed, self.log_scale)
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Nobody hooks into it, and it has the `forward` of its class."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return not any(hooks) and "forward" not in vars(module)
 
 
 def kept_layers(num_layers: int, drop: float) -> list[bool]:

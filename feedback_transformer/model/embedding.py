@@ -23,8 +23,8 @@ NARROWING = 4
 
 def check_tokens(tokens: Tensor, size: int) -> None:
     """Refuse tokens that a vocabulary of that size has not."""
-    # On an accelerator the look would wait for the device; there the data's own checks must do.
-    if tokens.device.type != "cpu" or not tokens.numel():
+    # On an accelerator the look would wait for the device; there, and in a graph, the data's own checks must do.
+    if torch.compiler.is_compiling() or tokens.device.type != "cpu" or not tokens.numel():
         return
     low, high = (int(bound) for bound in torch.aminmax(tokens))
     if low < 0 or high >= size:

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, Source, check_name, choose
 from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
-from feedback_transformer.model.block import Stack
-from feedback_transformer.model.memory import MemoryState, composition
+from feedback_transformer.model.block import Stack, is_untouched
+from feedback_transformer.model.memory import COMPOSITIONS, MemoryState, composition
 
 
 class FeedbackTransformer(nn.Module):
@@ -93,13 +93,13 @@ class FeedbackTransformer(nn.Module):
     def _steps_natively(self, x: Tensor, state: MemoryState | None) -> bool:
         if (self.training and (self.config.dropout or self.config.layer_drop)) or torch.compiler.is_compiling():
             return False
-        if state is not None and isinstance(state.room, Stream) and x.device.type == "cpu":
+        going_on = state is not None and isinstance(state.room, Stream) and x.dtype == state.memory.dtype
+        if going_on and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
             return self.engine in ("auto", "native")  # the rest was asked when the stream began
         return choose(self.engine, self._needs(x)).name == "native"
 
     def _native_step(self, x: Tensor, state: MemoryState | None, source: Source | None) -> tuple[Tensor, MemoryState]:
-        if state is None:
-            state = MemoryState.empty(len(x), 1, like=x)
+        state = MemoryState.empty(len(x), 1, like=x) if state is None else state.in_type_of(x)
         stream = state.room
         if not isinstance(stream, Stream):
             stream = begin_stream(self, state.memory[:, 0], state.length, self._weights)
@@ -115,7 +115,8 @@ class FeedbackTransformer(nn.Module):
     def _needs(self, x: Tensor) -> Needs:
         device = x.device.type
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
-        return Needs(device, x.dtype, one_memory, autocast, self.stack.is_plain())
+        plain = type(self.composition) in COMPOSITIONS and is_untouched(self.composition) and self.stack.is_plain()
+        return Needs(device, x.dtype, one_memory, autocast, plain)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled model calls the engine unseen
     def _by_engine(
@@ -130,8 +131,7 @@ class FeedbackTransformer(nn.Module):
         engine = choose(self.engine, self._needs(x))
         if engine.block is None or not any(kept):
             return None
-        if state is None:
-            state = MemoryState.empty(len(x), 1, like=x)
+        state = MemoryState.empty(len(x), 1, like=x) if state is None else state.in_type_of(x)
         # The state keeps all memories, since a span may grow again; the block is shown those that a span reaches.
         reach = self.stack.reach()
         seen = state.memory[:, 0, max(0, state.memory.shape[2] - reach) :]

@@ -36,6 +36,10 @@ class LSTMState:
     def to(self, device: torch.device | str) -> LSTMState:
         return self._map(lambda x: x.to(device))
 
+    def in_type_of(self, x: Tensor) -> LSTMState:
+        """In the number type of x."""
+        return self._map(lambda own: own.to(x.dtype))
+
     def tensors(self) -> dict[str, Tensor]:
         """What to save; `from_tensors` gives the state back."""
         return {"hidden": self.hidden, "cell": self.cell}
@@ -68,6 +72,7 @@ class LSTM(nn.Module):
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        state = None if state is None else state.in_type_of(x)
         if reset is None or not reset.any():
             return self._run(x, state)
         if state is None:
@@ -101,11 +106,10 @@ class LSTM(nn.Module):
         blank = x.new_ones(len(x), x.shape[1] + blanks, 1).scatter(1, place, 0.0)
         hidden, cell, y = [], [], x
         for layer in range(self.config.num_layers):
-            y = x.new_zeros(*blank.shape[:2], y.shape[-1]).scatter(1, place.expand_as(y), y)
+            y = y.new_zeros(*blank.shape[:2], y.shape[-1]).scatter(1, place.expand_as(y), y)
             given = (state.hidden[:, layer].unsqueeze(0).contiguous(), state.cell[:, layer].unsqueeze(0).contiguous())
-            y, h, c = torch.lstm(
-                torch.cat([y, blank], dim=-1), given, self._weights(layer), True, 1, 0.0, self.training, False, True
-            )
+            y = torch.cat([y.to(x.dtype), blank], dim=-1)
+            y, h, c = torch.lstm(y, given, self._weights(layer), True, 1, 0.0, self.training, False, True)
             y = y.gather(1, place.expand(-1, -1, y.shape[-1]))
             hidden.append(h.squeeze(0))
             cell.append(c.squeeze(0))

@@ -56,6 +56,9 @@ class LearnedComposition(Composition):
         return torch.softmax(self.logits + super().mixing(), dim=-1)
 
 
+COMPOSITIONS = {Composition, LearnedComposition}  # which are nothing but their `mixing`
+
+
 def weighted_sum(num_layers: int, top: float = 0.0) -> Composition:
     """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers; w_L starts at `top`."""
     start = torch.zeros(1, num_layers + 1)
@@ -115,6 +118,7 @@ class Room(NamedTuple):
             and len(self.buffers) == len(new)
             and self.end + new[0].shape[-2] <= self.buffers[0].shape[-2]
             and self.buffers[0].is_inference() == torch.is_inference_mode_enabled()
+            and self.buffers[0].dtype == new[0].dtype
         )
 
 
@@ -200,6 +204,14 @@ class MemoryState:
 
     def to(self, device: torch.device | str) -> MemoryState:
         return self._map(lambda x: x.to(device), also_length=True)
+
+    def in_type_of(self, x: Tensor) -> MemoryState:
+        """In the number type of x; projections, which a model of another type makes anew, are left behind."""
+        return self if self.memory.dtype == x.dtype else MemoryState(self.memory.to(x.dtype), self.length)
+
+    def __reduce__(self) -> tuple[type[MemoryState], tuple[Tensor, Tensor]]:
+        """To be copied or saved: the rest follows from these."""
+        return MemoryState, (self.memory, self.length)
 
     def tensors(self) -> dict[str, Tensor]:
         """What to save; `from_tensors` gives the state back (projections follow from the weights)."""

@@ -52,6 +52,7 @@ class Policy(nn.Module):
         if isinstance(self.core, FeedbackTransformer):
             self.core.engine = engine
         sizes = [*sizes, num_actions + 1]
+        self.register_buffer("sizes", torch.tensor(sizes), persistent=False)
         self.register_buffer("offsets", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
         self.embedding = nn.Parameter(torch.randn(sum(sizes), config.model_dim))
         self.actor = nn.Linear(config.model_dim, num_actions)
@@ -79,10 +80,16 @@ class Policy(nn.Module):
 
     def _embed(self, seen: Tensor, last: Tensor) -> Tensor:
         offsets: Tensor = self.offsets  # type: ignore[assignment]
+        sizes: Tensor = self.sizes  # type: ignore[assignment]
         if not self.told_actions:
             last = torch.full_like(last, self.num_actions)
-        parts = torch.cat([seen, last.unsqueeze(-1)], dim=-1) + offsets  # [.., P + 1]
-        x = F.embedding_bag(parts.flatten(0, -2), self.embedding, mode="sum")
+        parts = torch.cat([seen, last.unsqueeze(-1)], dim=-1)  # [.., P + 1]
+        if parts.device.type == "cpu" and bool(((parts < 0) | (parts >= sizes)).any()):
+            raise ConfigError(
+                f"an observation or a last action is out of range: parts have 0 to {(sizes - 1).tolist()}, the last "
+                "being the action"
+            )
+        x = F.embedding_bag((parts + offsets).flatten(0, -2), self.embedding, mode="sum")
         return x.view(*parts.shape[:-1], -1)
 
     def _decide(self, y: Tensor) -> Decision:

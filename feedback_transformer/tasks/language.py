@@ -26,7 +26,7 @@ class HeldOut(NamedTuple):
     """A text to be scored on."""
 
     tokens: Tokens
-    bytes_per_token: float
+    bytes_per_token: float | None  # None for a part of a split, of which it is not known
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class Language:
         tokens = self.corpus.split(name)
         if len(tokens) < 2:
             raise ConfigError(f"the {name} split of {self.data} has {len(tokens)} tokens: there is nothing to score")
-        if name == "valid" and self.valid_tokens:
-            tokens = tokens[: self.valid_tokens + 1]
+        if name == "valid" and 0 < self.valid_tokens < len(tokens) - 1:
+            return HeldOut(tokens[: self.valid_tokens + 1], None)
         return HeldOut(tokens, self.corpus.bytes_per_token(name))
 
     def score(self, model: nn.Module, data: HeldOut, device: torch.device) -> dict[str, float]:
         nats = mean_loss(model, data.tokens, device)
         bits = nats / math.log(2)
         scores = {"bits": bits} if self.metric == "bits" else {"perplexity": math.exp(min(nats, 700.0))}
-        if self.metric != "bits" or data.bytes_per_token != 1:
+        if data.bytes_per_token is not None and (self.metric != "bits" or data.bytes_per_token != 1):
             scores["bits_per_byte"] = bits / data.bytes_per_token
         return scores
 

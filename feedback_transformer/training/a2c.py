@@ -131,6 +131,11 @@ class ActorCritic(Trainer):
 
     def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         assert isinstance(run.train, ActConfig)
+        for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
+            if value := getattr(run.model, name):
+                raise ConfigError(
+                    f"ModelConfig.{name} = {value} does not go with A2C: it would learn from another policy than acted"
+                )
         super().__init__(run, folder, device, command)
         if self.team.size > 1:
             raise ConfigError("A2C runs in one process; start it without torchrun")

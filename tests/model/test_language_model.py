@@ -60,3 +60,21 @@ def test_embedding_and_output_dropout_act_in_training_only() -> None:
         assert not torch.equal(model(tokens)[0], model(tokens)[0])
         model.eval()
         assert torch.equal(model(tokens)[0], model(tokens)[0])
+
+
+def test_a_language_model_can_be_exported() -> None:
+    model, tokens = (
+        LanguageModel(ModelConfig(num_layers=1, model_dim=8, num_heads=1, memory_size=4), 7),
+        torch.ones(2, 3),
+    )
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.model(tokens)[0]
+
+    program = torch.export.export(Logits(), (tokens.long(),), strict=False)
+    torch.testing.assert_close(program.module()(tokens.long()), model(tokens.long())[0])

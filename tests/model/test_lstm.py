@@ -37,3 +37,14 @@ def test_a_block_with_rows_that_begin_anew_equals_its_steps(layers: int, chance:
         found.append((y, after.hidden, after.cell, *gradients))
     for fast, slow in zip(*found, strict=True):
         torch.testing.assert_close(fast, slow, atol=1e-12, rtol=1e-10)
+
+
+def test_rows_may_begin_anew_under_autocast() -> None:
+    core, reset = LSTM(ModelConfig(core="lstm", num_layers=2, model_dim=8)), torch.zeros(3, 5, dtype=torch.bool)
+    x = torch.randn(3, 5, 8)
+    reset[1, 2] = True
+    with torch.no_grad():
+        expected, _ = core(x, None, reset)
+        with torch.autocast("cpu", torch.bfloat16):
+            y, _ = core(x, None, reset)
+    torch.testing.assert_close(y.float(), expected, atol=0.03, rtol=0.03)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 
 from feedback_transformer import FeedbackTransformer, ModelConfig
 from feedback_transformer.model.language_model import CORES
-from feedback_transformer.model.memory import MemoryState
+from feedback_transformer.model.memory import Composition, MemoryState
 
 CONFIG = ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=6)
 
@@ -144,3 +145,83 @@ def test_hooks_on_inner_layers_are_called_forward_and_backward() -> None:
     layer.register_full_backward_hook(lambda *_: called.append("backward"))
     core(torch.randn(2, 3, 16))[0].sum().backward()
     assert called.count("forward") == called.count("backward") == 3
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD])
+def test_a_stream_notices_an_update_by_a_fused_optimizer(optimizer: type[torch.optim.Optimizer]) -> None:
+    """Which torch's count of a tensor's changes does not tell of."""
+    found = []
+    for engine in ("auto", "loop"):
+        core = fresh()
+        core.engine = engine
+        x, state = stepped(core)
+        for p in core.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer(core.parameters(), lr=0.1, fused=True).step()  # type: ignore[call-arg]
+        with torch.no_grad():
+            found.append(core.step(x, state)[0])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", CORES)
+@pytest.mark.parametrize("first", ["steps", "block"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_state_goes_on_in_another_number_type(name: str, first: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    core, x = CORES[name](CONFIG), torch.randn(3, 4, 16)
+    with torch.no_grad():
+        if first == "block":
+            _, state = core(x)
+        else:
+            state = None
+            for t in range(4):
+                _, state = core.step(x[:, t], state)
+        other = copy.deepcopy(core).to(dtype)
+        expected, _ = core.step(x[:, 0], state)
+        y, after = other.step(x[:, 0].to(dtype), state)
+        block, _ = other(x[:, :1].to(dtype), state)
+    graph, _ = other.step(x[:, 0].to(dtype), state)
+    near = {"atol": 1e-5, "rtol": 1e-5} if dtype == torch.float64 else {"atol": 0.1, "rtol": 0.1}
+    for found in (y, block[:, 0], graph):
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.float(), expected, **near)
+    assert all(t.dtype == dtype for part, t in after.tensors().items() if part != "length")
+
+
+def test_a_state_of_a_stream_can_be_copied_and_saved() -> None:
+    core = fresh()
+    x, state = stepped(core)
+    for other in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        with torch.no_grad():
+            torch.testing.assert_close(core.step(x, other)[0], core.step(x, state)[0])
+
+
+class Doubled(Composition):
+    """Not what its `mixing` says."""
+
+    def forward(self, layers: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(layers)
+
+
+def biased(core: FeedbackTransformer) -> None:
+    core.stack.blocks[0].attention.to_query = nn.Linear(16, 16)  # type: ignore[union-attr]
+
+
+REBUILT: dict[str, Callable[[FeedbackTransformer], object]] = {
+    "another epsilon": lambda core: setattr(core.stack.blocks[0].attention_norm, "eps", 0.5),
+    "a bias": biased,
+    "a hook on the composition": lambda core: core.composition.register_forward_hook(lambda m, i, o: 2 * o),
+    "a forward of its own": lambda core: setattr(core.stack.blocks[0].feed_forward, "forward", lambda x: 0 * x),
+    "a composition that does more": lambda core: setattr(core, "composition", Doubled(torch.tensor([[0, 0.5, 0.5]]))),
+}
+
+
+@pytest.mark.parametrize("name", REBUILT)
+def test_no_engine_takes_the_place_of_a_model_that_was_rebuilt(name: str) -> None:
+    core = fresh()
+    plain = core(torch.ones(2, 5, 16))[0]
+    REBUILT[name](core)
+    y, _ = core(torch.ones(2, 5, 16))
+    core.engine = "loop"
+    torch.testing.assert_close(y, core(torch.ones(2, 5, 16))[0])
+    assert not torch.allclose(y, plain), "and it does change what is computed"

@@ -178,7 +178,7 @@ def test_a_smoke_run_leaves_a_record_with_curve_and_bounds(world: str, tmp_path:
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
     core: str, at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = small_run(core, curriculum="length=2", curriculum_gate=1.0, curriculum_deadline=0.5, dropout=0.1)
+    run = small_run(core, curriculum="length=2", curriculum_gate=1.0, curriculum_deadline=0.5)
     train(run, tmp_path / "whole")
     update = ActorCritic.update
 
@@ -303,6 +303,21 @@ def test_the_command_trains_evaluates_and_tells_the_bounds(capsys: pytest.Captur
     record = json.loads((folder / "record.json").read_text())
     assert json.loads(capsys.readouterr().out) == record["test"]
     assert main(["evaluate", str(folder), "length=20", "--episodes", "4"]) == 0
+
+
+def test_dropout_is_refused(tmp_path: Path) -> None:
+    """Other masks at the replay would be another policy than the one that acted."""
+    run = preset("corridor", "smoke").override({"dropout": "0.1"})
+    with pytest.raises(ConfigError, match=r"ModelConfig.dropout = 0.1 does not go with A2C"):
+        ActorCritic(run, tmp_path, torch.device("cpu"))
+
+
+def test_what_cannot_be_seen_is_refused() -> None:
+    policy = Policy(ModelConfig(num_layers=1, model_dim=8, num_heads=1), (5, 3), 4)
+    policy.step(torch.tensor([[4, 2]]), policy.no_action(1))
+    for seen in ([5, 0], [0, 3], [-1, 0]):
+        with pytest.raises(ConfigError, match=r"out of range: parts have 0 to \[4, 2, 4\]"):
+            policy.step(torch.tensor([seen]), policy.no_action(1))
 
 
 def test_several_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,3 +146,5 @@ def test_bits_per_byte_are_the_bits_of_the_text(tokens: str, tmp_path: Path) -> 
     else:
         assert scores["bits_per_byte"] == pytest.approx(expected)
         assert set(scores) == {"bits_per_byte", "bits" if tokens == "characters" else "perplexity"}
+    part = task.score(model, Language(str(folder), valid_tokens=3).evaluation("validation", 0, 0), torch.device("cpu"))
+    assert "bits_per_byte" not in part, "of a part of a split nobody knows the bytes"
