@@ -26,6 +26,11 @@ class Speed(NamedTuple):
     wanted: Mapping[str, object] = {}  # what the rows of that part have
     rate: str = "tokens_per_second"
 
+    def date(self, results: Path) -> str:
+        """When; what was measured before another row may know older models."""
+        path = results / RECORDS[self.option]
+        return str(read_record(path)["machine"]["date"])[:10] if path.exists() else "-"
+
     def here(self, results: Path) -> Pair | None:
         """Feedback's and the Transformer's, if that was measured."""
         if not (path := results / RECORDS[self.option]).exists():
@@ -76,11 +81,13 @@ SPEEDS = (
 
 def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     """The header and a row a speed: ratios, and what they are of."""
-    header = ["Feedback over Transformer", "paper", "here", "feedback, per second", "shape", "made by"]
+    header = ["Feedback over Transformer", "paper", "here", "feedback, per second", "shape", "made by", "measured"]
     rows = []
     for speed in SPEEDS:
         found = speed.here(results)
         ours = ["not run", "-"] if found is None else [f"{found[0] / found[1]:.2f}", f"{found[0]:,.0f}"]
         paper = f"{speed.paper[0] / speed.paper[1]:.2f}"
-        rows.append([speed.task, paper, *ours, speed.shape, f"`feedback-transformer bench {speed.option}`"])
+        rows.append(
+            [speed.task, paper, *ours, speed.shape, f"`feedback-transformer bench {speed.option}`", speed.date(results)]
+        )
     return header, rows

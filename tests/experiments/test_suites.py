@@ -115,7 +115,11 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         {"contender": "feedback", "tokens_per_second": 30.0},
         {"contender": "transformer", "tokens_per_second": 20.0},
     ]
-    record = {"training": speeds, "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)]}
+    record = {
+        "machine": {"date": "2026-11-17T06:00:00"},
+        "training": speeds,
+        "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)],
+    }
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
     assert [row[2] for row in speed_rows(tmp_path)[1]] == ["1.50"] * 3 + ["not run"] * 4
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
