@@ -5,11 +5,6 @@ from __future__ import annotations
 from feedback_transformer.experiments.char_ptb import LSTM_WIDTH, language_run
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
 
-REDUCED = (
-    "WikiText-2 for WikiText-103; 1M parameters (LSTM: 1.3M) where the paper has 126M, 64 memories for 2048, "
-    "3.1M words of training (one and a half passes)"
-)
-
 
 def corpus(scale: str) -> str:
     return "wikitext-103" if scale == "paper" else "wikitext-2"
@@ -30,7 +25,8 @@ EXPERIMENT = Experiment(
     name="wikitext",
     title="Words: perplexity on WikiText",
     where="Table 3",
-    reduced=REDUCED,
+    reduced="WikiText-2 for WikiText-103; 1M parameters (LSTM: 1.3M) where the paper has 126M, 64 memories for 2048, "
+    "3.1M words of training (one and a half passes)",
     variants=variants,
     elsewhere=(
         Elsewhere("Routing Transformer, the best then", {"perplexity": 15.8}, "Table 3 of the paper"),
