@@ -101,8 +101,8 @@ EXPERIMENTS = (
         name="depth-words",
         title="Depth at a constant number of parameters, on WikiText",
         where="Appendix, figure on depth, right",
-        reduced="WikiText-2 for WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 memories for 512, "
-        "3.1M words of training (one and a half passes), one seed with 1 and 2 layers",
+        reduced="WikiText-2 for WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 memories for "
+        "512, 3.1M words of training (one and a half passes), one seed with 1 and 2 layers",
         variants=WORDS.variants,
         axis="layers",
         claims=WORDS.claims,
