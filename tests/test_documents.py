@@ -90,12 +90,17 @@ def test_links_in_documents_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+COMMANDS = "train|evaluate|generate|watch|prepare|bench|reproduce|report|translate|summarize|tune|average|score"
+
+
 def commands_in(text: str) -> list[list[str]]:
     """The command lines of a document, what is explained behind two spaces left out."""
     found = re.findall(
         r"^(?:    )?(?:torchrun .* -m feedback_transformer|feedback-transformer) (.*)$", text, re.MULTILINE
     )
     found += re.findall(r"`feedback-transformer ([^`]*)`", text)
+    # And those that leave its name away, as tables do; an option alone, as `train --resume`, is no command.
+    found += [line for line in re.findall(rf"`((?:{COMMANDS}) [^`\n]+)`", text) if not re.fullmatch(r"\w+ --\S+", line)]
     return [shlex.split(line.split("  ")[0]) for line in found]
 
 
@@ -138,6 +143,7 @@ def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture
         with pytest.raises((SystemExit, ConfigError, AssertionError)):
             check_names(line.split()[0], understand(line.split()))
     assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
+    assert commands_in("| `tune RUN beam=1` | `train --resume` |") == [["tune", "RUN", "beam=1"]]
 
 
 def test_all_that_the_paper_map_names_exists() -> None:
