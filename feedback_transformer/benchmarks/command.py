@@ -21,7 +21,7 @@ from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
-from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, speed_tables
+from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_tables
 from feedback_transformer.report.worlds import world_tables
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.record import environment, read_record
@@ -232,12 +232,12 @@ APART = {
     "language": Benchmark(
         Path("results/speed-wikitext-103-small"),
         _simple(language.measure),
-        lambda record: speed_tables(record, LANGUAGE),
+        lambda record: whole_model_tables(record, LANGUAGE),
     ),
     "translation": Benchmark(
         Path("results/speed-translation"),
         _simple(translation.measure),
-        lambda record: speed_tables(record, TRANSLATION),
+        lambda record: whole_model_tables(record, TRANSLATION),
     ),
     "spans": Benchmark(
         Path("results/span"), _measure_spans, lambda one: [span_report.table(one)], span_report.draw_chart

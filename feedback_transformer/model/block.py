@@ -180,7 +180,7 @@ class Stack(nn.Module):
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
         """The state to start from, an empty one if there is none, with its keys and values."""
-        state = MemoryState.empty(len(x), self.num_memories, like=x) if state is None else state.in_type_of(x)
+        state = MemoryState.begin(state, self.num_memories, x)
         if state.projected is None:
             state = MemoryState(state.memory, state.length, self.project(state.memory))
         assert state.projected is not None

@@ -99,7 +99,7 @@ class FeedbackTransformer(nn.Module):
         return choose(self.engine, self._needs(x)).name == "native"
 
     def _native_step(self, x: Tensor, state: MemoryState | None, source: Source | None) -> tuple[Tensor, MemoryState]:
-        state = MemoryState.empty(len(x), 1, like=x) if state is None else state.in_type_of(x)
+        state = MemoryState.begin(state, 1, x)
         stream = state.room
         if not isinstance(stream, Stream):
             stream = begin_stream(self, state.memory[:, 0], state.length, self._weights)
@@ -131,7 +131,7 @@ class FeedbackTransformer(nn.Module):
         engine = choose(self.engine, self._needs(x))
         if engine.block is None or not any(kept):
             return None
-        state = MemoryState.empty(len(x), 1, like=x) if state is None else state.in_type_of(x)
+        state = MemoryState.begin(state, 1, x)
         # The state keeps all memories, since a span may grow again; the block is shown those that a span reaches.
         reach = self.stack.reach()
         seen = state.memory[:, 0, max(0, state.memory.shape[2] - reach) :]

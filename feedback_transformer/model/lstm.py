@@ -36,10 +36,6 @@ class LSTMState:
     def to(self, device: torch.device | str) -> LSTMState:
         return self._map(lambda x: x.to(device))
 
-    def in_type_of(self, x: Tensor) -> LSTMState:
-        """In the number type of x."""
-        return self._map(lambda own: own.to(x.dtype))
-
     def tensors(self) -> dict[str, Tensor]:
         """What to save; `from_tensors` gives the state back."""
         return {"hidden": self.hidden, "cell": self.cell}
@@ -72,7 +68,7 @@ class LSTM(nn.Module):
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
-        state = None if state is None else state.in_type_of(x)
+        state = None if state is None else state._map(lambda own: own.to(x.dtype))
         if reset is None or not reset.any():
             return self._run(x, state)
         if state is None:

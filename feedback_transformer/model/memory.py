@@ -142,6 +142,14 @@ class MemoryState:
         return cls(memory, torch.zeros(batch, dtype=torch.long, device=like.device))
 
     @classmethod
+    def begin(cls, state: MemoryState | None, num_memories: int, x: Tensor) -> MemoryState:
+        """To go on from with inputs x: an empty one if there is none; in their number type, in which projections are to
+        be made anew."""
+        if state is None:
+            return cls.empty(len(x), num_memories, like=x)
+        return state if state.memory.dtype == x.dtype else cls(state.memory.to(x.dtype), state.length)
+
+    @classmethod
     def of_stream(cls, stream: Stream) -> MemoryState:
         """What the native engine remembers, which keeps the projections to itself."""
         return cls(stream.memory.unsqueeze(1), stream.length, None, stream)
@@ -204,10 +212,6 @@ class MemoryState:
 
     def to(self, device: torch.device | str) -> MemoryState:
         return self._map(lambda x: x.to(device), also_length=True)
-
-    def in_type_of(self, x: Tensor) -> MemoryState:
-        """In the number type of x; projections, which a model of another type makes anew, are left behind."""
-        return self if self.memory.dtype == x.dtype else MemoryState(self.memory.to(x.dtype), self.length)
 
     def __reduce__(self) -> tuple[type[MemoryState], tuple[Tensor, Tensor]]:
         """To be copied or saved: the rest follows from these."""

@@ -10,7 +10,13 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments.speed import FRAMES, RECORDS
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
 from feedback_transformer.report.svg import Chart
-from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, about_whole_model, depth_chart, speed_tables
+from feedback_transformer.report.whole_models import (
+    LANGUAGE,
+    TRANSLATION,
+    about_whole_model,
+    depth_chart,
+    whole_model_tables,
+)
 from feedback_transformer.report.worlds import about_worlds, world_tables
 from feedback_transformer.training.record import read_record
 
@@ -46,7 +52,7 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
         if (path := results / RECORDS[paper.option]).exists():
             record = read_record(path)
             about = f"{about_whole_model(record, paper)} Made by `feedback-transformer bench {paper.option}`."
-            tables, charts = speed_tables(record, paper), [depth_chart(record)] if "depth" in record else []
+            tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", where, about, tables, charts))
     if (path := results / RECORDS["--worlds"]).exists():

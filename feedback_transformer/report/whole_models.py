@@ -41,7 +41,7 @@ TRANSLATION = PaperSpeed(
 )
 
 
-def speed_tables(record: Record, paper: PaperSpeed) -> list[Table]:
+def whole_model_tables(record: Record, paper: PaperSpeed) -> list[Table]:
     """Beside the paper's speed table, and over the depth of the decoder where that was measured."""
     return [speed_table(record, paper), *([depth_table(record)] if "depth" in record else [])]
 
@@ -110,4 +110,4 @@ def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
     if not path.exists():
         return f"Not measured yet: `feedback-transformer bench {paper.option}`."
     record = read_record(path)
-    return "\n\n".join([about_whole_model(record, paper), *(t.markdown() for t in speed_tables(record, paper))])
+    return "\n\n".join([about_whole_model(record, paper), *(t.markdown() for t in whole_model_tables(record, paper))])
