@@ -21,11 +21,9 @@ from feedback_transformer.experiments import (
 )
 from feedback_transformer.experiments.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        *toy_tasks.EXPERIMENTS,
-        *copy_pairs.EXPERIMENTS,
+CHAPTERS: dict[str, tuple[Experiment, ...]] = {
+    "Toy tasks": (*toy_tasks.EXPERIMENTS, *copy_pairs.EXPERIMENTS),
+    "Language modelling": (
         char_ptb.EXPERIMENT,
         memory_composition.EXPERIMENT,
         single_layer.EXPERIMENT,
@@ -33,18 +31,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         options.EXPERIMENT,
         wikitext.EXPERIMENT,
         enwik8.EXPERIMENT,
+    ),
+    "Translation and summarization": (
         multi30k.EXPERIMENT,
         iwslt.EXPERIMENT,
         translation.EXPERIMENT,
         summarization.EXPERIMENT,
-        *worlds.EXPERIMENTS,
-        *state_tracking.EXPERIMENTS,
-    )
+    ),
+    "Reinforcement learning": worlds.EXPERIMENTS,
+    "State tracking, beyond the paper": state_tracking.EXPERIMENTS,
 }
+EXPERIMENTS = {experiment.name: experiment for chapter in CHAPTERS.values() for experiment in chapter}
 
-# Several under one name, for `reproduce`.
+# Several under one name, for `reproduce`; a chapter with a name here also has one table of all its experiments.
+SUITES = {"toy-tasks": "Toy tasks", "state-tracking": "State tracking, beyond the paper"}
 GROUPS = {
-    "toy-tasks": [experiment.name for experiment in (*toy_tasks.EXPERIMENTS, *copy_pairs.EXPERIMENTS)],
-    "state-tracking": [experiment.name for experiment in state_tracking.EXPERIMENTS],
+    **{name: [experiment.name for experiment in CHAPTERS[chapter]] for name, chapter in SUITES.items()},
     "all": list(EXPERIMENTS),
 }

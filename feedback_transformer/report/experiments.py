@@ -350,29 +350,6 @@ def experiment_table(name: str, results: Path) -> str:
     return outcome.markdown() + drawn
 
 
-def verdict_count(results: Path) -> str:
-    """One sentence on the claims of the paper, and one on our own; what two experiments ask of the same runs is one."""
-    outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
-    sentences, counted = [], set()
-    for whose, own in (("of the paper", False), ("of our own", True)):
-        chosen, answers = set(), []
-        for outcome in outcomes:
-            for answer in outcome.claims():
-                asked = answer.claim.asked()
-                if answer.ours == own and asked not in counted:
-                    counted.add(asked)
-                    chosen.add(outcome.experiment.name)
-                    answers.append(answer.verdict)
-        said, single = [kind_of(answer) for answer in answers], sum(ONE_SEED in answer for answer in answers)
-        held, failed, undecided, not_run = (said.count(kind) for kind in VERDICTS)
-        sentences.append(
-            f"Of {len(said)} claims {whose} in {len(chosen)} experiments, at reduced scale {held} hold, {failed} do "
-            f"not, {undecided} are not decided, and {not_run} have not been run yet; {single} of these "
-            "verdicts rest on one seed."
-        )
-    return " ".join(sentences)
-
-
 def draw_all(results: Path) -> None:
     """The figure of every experiment that has records."""
     for name, experiment in EXPERIMENTS.items():

@@ -1,4 +1,5 @@
-"""The report: one page from the records alone, each experiment with claims, verdicts, tables, figure and cost.
+"""The report: one page from the records alone. First a board of all verdicts; then, chapter by chapter, each experiment
+with its claims, tables, figure, cost and commands.
 
 `markdown` says the same in Markdown, without the figures.
 """
@@ -7,21 +8,23 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import CHAPTERS, SUITES
 from feedback_transformer.report.experiments import Outcome, kind_of
 from feedback_transformer.report.speed_sections import SpeedSection, speed_sections
+from feedback_transformer.report.suites import suite_rows
 from feedback_transformer.report.svg import STYLE, Chart
 from feedback_transformer.report.tables import markdown_table
+from feedback_transformer.report.tally import Tally, tallies
 
 TITLE = "The Feedback Transformer, reproduced"
 PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
 MEANING = (
-    "Every number on this page comes from a record of a run. A claim holds when the difference between the means "
+    "A claim holds when the difference between the means "
     "over seeds is outside its 95% confidence interval (Student's t, the two variances pooled); a single seed is "
     "taken to spread as those it is compared with or, where both are single, as the widest of the experiment, and must "
     "be ahead by two percent at least (half a point of BLEU, a point of ROUGE), by a tenth where no spread is known. "
@@ -29,11 +32,16 @@ MEANING = (
     "when the difference is smaller, or when neither has learned anything; it holds reduced when the runs are smaller "
     "than the paper's. ± is the standard deviation between seeds."
 )
+COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
+SPEED_CHAPTER = "Speed"
+SOURCE = "Every number on this page comes from a record of a run."
+SUITE_CAPTION = "All at a glance; in brackets the paper's numbers, where it has them"
 PAGE_STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
   max-width: 1180px; padding: 1rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.25rem; line-height: 1.3; margin-top: 3rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; } h2 { font-size: 1.45rem; line-height: 1.3; margin-top: 4rem;
+  border-bottom: 2px solid var(--faint); } h3 { font-size: 1.15rem; line-height: 1.3; margin-top: 2.5rem; }
 a { color: var(--c0); } code { font-size: 0.88em; overflow-wrap: anywhere; }
 .quiet { color: var(--quiet); } .charts { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1rem 0;
   align-items: flex-start; }
@@ -43,10 +51,20 @@ caption { font-weight: 600; text-align: left; padding-bottom: 0.3rem; }
 th, td { border-bottom: 1px solid var(--faint); padding: 0.3rem 0.7rem; text-align: right; vertical-align: top; }
 th:first-child, td:first-child, .words td, .words th { text-align: left; }
 .verdict { border-radius: 1em; display: inline-block; padding: 0.1em 0.7em; border: 1px solid; font-size: 0.85rem; }
-.holds { color: var(--c2); } .fails { color: var(--c1); } .open { color: var(--quiet); }
-summary { cursor: pointer; }
+.holds { color: var(--c2); } .fails { color: var(--c1); } .open, .unrun { color: var(--quiet); }
+.bar { display: flex; gap: 2px; height: 1.5rem; margin: 0.2rem 0 1rem; }
+.bar i { background: currentColor; border-radius: 3px; min-width: 3px; }
+.marks { display: inline-flex; flex-wrap: wrap; gap: 4px; vertical-align: middle; }
+.marks i { border: 2px solid currentColor; border-radius: 50%; display: inline-block; height: 13px; width: 13px; }
+.marks .holds, .marks .fails { background: currentColor; } .marks .fails { border-radius: 2px; }
+.marks .unrun { border-style: dotted; } .bar .open { opacity: 0.55; } .bar .unrun { opacity: 0.25; }
+.board { columns: 2; column-gap: 2rem; } .board .wide { break-inside: avoid; margin: 0 0 1.5rem; }
+.board table { width: 100%; } .board td:last-child, .board th:last-child { width: 40%; }
+details { margin: 0.7rem 0; } summary { cursor: pointer; }
+@media screen and (max-width: 900px) { .board { columns: 1; } }
 @media screen and (max-width: 600px) {
   body { font-size: 15px; }
+  .board td:last-child { width: auto; }
   .wide, table, caption, tbody, tr, td { display: block; width: 100%; }
   thead { display: none; }
   tr { border-bottom: 1px solid var(--faint); padding: 0.5rem 0; }
@@ -59,7 +77,8 @@ summary { cursor: pointer; }
 }
 @media print {
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
-  h2 { break-after: avoid; } tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
+  h2, h3 { break-after: avoid; } i { print-color-adjust: exact; }
+  tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
   table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details { display: none; }
 }
 """
@@ -67,7 +86,8 @@ summary { cursor: pointer; }
 
 def page(results: Path, scale: str = "laptop") -> str:
     """The whole page, which needs nothing but itself."""
-    outcomes, speeds = outcomes_of(results, scale), speed_sections(results)
+    chapters, speeds = chapters_of(results, scale), speed_sections(results)
+    outcomes = [outcome for own in chapters.values() for outcome in own]
     return "\n".join(
         [
             "<!doctype html>",
@@ -78,10 +98,13 @@ def page(results: Path, scale: str = "laptop") -> str:
             f"<title>{TITLE}</title>",
             f"<style>{STYLE}{PAGE_STYLE}</style></head><body>",
             f"<h1>{TITLE}</h1>",
-            f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {MEANING}</p>',
-            f'<p class="quiet">{built(outcomes)}</p>',
-            summary(outcomes, speeds),
-            *map(section, outcomes),
+            f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {SOURCE}</p>',
+            *(bar(whose, tally) for whose, tally in tallies(outcomes).items() if tally.verdicts),
+            f'<p class="quiet">{key()}. {built(outcomes)}</p>',
+            f"<details><summary>How a verdict is made</summary><p>{MEANING}</p></details>",
+            board(chapters, speeds),
+            *(chapter(title, own) for title, own in chapters.items()),
+            *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
             *map(speed_section, speeds),
             "</body></html>\n",
         ]
@@ -90,19 +113,25 @@ def page(results: Path, scale: str = "laptop") -> str:
 
 def markdown(results: Path, scale: str = "laptop") -> str:
     """The tables of the page."""
-    outcomes = outcomes_of(results, scale)
+    chapters = chapters_of(results, scale)
+    outcomes = [outcome for own in chapters.values() for outcome in own]
     rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
     parts = [
         f"# {TITLE}",
-        f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {MEANING}",
+        f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {MEANING}",
+        " ".join(tally.sentence(whose) for whose, tally in tallies(outcomes).items() if tally.verdicts),
         built(outcomes),
         markdown_table(["experiment", "in the paper", "verdict"], rows),
     ]
-    for outcome in outcomes:
-        parts += [f"## {outcome.experiment.title}", outcome.experiment.place_in_words, outcome.markdown()]
-    for speed in speed_sections(results):
+    for title, own in chapters.items():
+        parts += [f"## {title}", *([markdown_table(*suite_rows(own))] if title in SUITES.values() else [])]
+        for outcome in own:
+            parts += [f"### {outcome.experiment.title}", outcome.experiment.place_in_words, outcome.markdown()]
+    speeds = speed_sections(results)
+    parts += [f"## {SPEED_CHAPTER}"] if speeds else []
+    for speed in speeds:
         about = f"{speed.place_in_words} {speed.about}"
-        parts += [f"## {speed.title}", about, *(table.markdown() for table in speed.tables)]
+        parts += [f"### {speed.title}", about, *(table.markdown() for table in speed.tables)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -121,8 +150,13 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     return tables
 
 
-def outcomes_of(results: Path, scale: str) -> list[Outcome]:
-    return [Outcome(e, scale, results) for e in EXPERIMENTS.values() if e.variants(scale)]
+def chapters_of(results: Path, scale: str) -> dict[str, list[Outcome]]:
+    """The experiments that have runs at this scale."""
+    chapters = {
+        title: [Outcome(e, scale, results) for e in experiments if e.variants(scale)]
+        for title, experiments in CHAPTERS.items()
+    }
+    return {title: outcomes for title, outcomes in chapters.items() if outcomes}
 
 
 def built(outcomes: list[Outcome]) -> str:
@@ -133,12 +167,43 @@ def built(outcomes: list[Outcome]) -> str:
     return f"Built {today} from {len(seconds)} records, {sum(seconds) / 3600:.1f} core-hours."
 
 
-def summary(outcomes: list[Outcome], speeds: list[SpeedSection]) -> str:
-    """A row an experiment, and a row a benchmark."""
-    told = [(outcome.experiment, badge(outcome.overall())) for outcome in outcomes]
-    rows = [[link(e.name, e.title), escape(e.place), said] for e, said in told]
-    rows += [[link(speed.name, speed.title), escape(speed.where or "not in the paper"), "measured"] for speed in speeds]
-    return table(["experiment", "in the paper", "verdict"], rows, "words")
+def bar(whose: str, tally: Tally) -> str:
+    """All claims as one bar, below the sentence that counts them."""
+    counts = {COLOURS[kind]: count for kind, count in tally.counts().items() if count}
+    parts = "".join(f'<i class="{colour}" style="flex: {count}"></i>' for colour, count in counts.items())
+    return f'<p>{tally.sentence(whose)}</p>\n<div class="bar" aria-hidden="true">{parts}</div>'
+
+
+def board(chapters: Mapping[str, list[Outcome]], speeds: list[SpeedSection]) -> str:
+    """A row an experiment, a mark a claim; and a row a benchmark."""
+    header, tables = ["experiment", "claims", "verdict"], []
+    for title, outcomes in chapters.items():
+        rows = [[link(o.experiment.name, o.experiment.title), marks(o), escape(o.overall())] for o in outcomes]
+        tables.append(table(header, rows, "words", title))
+    if speeds:
+        rows = [[link(speed.name, speed.title), escape(speed.where or "not in the paper")] for speed in speeds]
+        tables.append(table(["benchmark", "in the paper"], rows, "words", SPEED_CHAPTER))
+    return f'<div class="board">{"".join(tables)}</div>'
+
+
+def key() -> str:
+    """What the marks mean."""
+    return ", ".join(f'<span class="marks"><i class="{colour}"></i></span> {kind}' for kind, colour in COLOURS.items())
+
+
+def marks(outcome: Outcome) -> str:
+    """One for each claim; what it says and how it came out is told on pointing at it."""
+    said = [(COLOURS[kind_of(answer.verdict)], f"{answer.words}: {answer.verdict}") for answer in outcome.claims()]
+    inside = "".join(f'<i class="{colour}" title="{escape(words)}"></i>' for colour, words in said)
+    return f'<span class="marks">{inside}</span>'
+
+
+def chapter(title: str, outcomes: list[Outcome]) -> str:
+    """Its experiments, and before them the table of them all, where they share their models."""
+    header, rows = suite_rows(outcomes)
+    cells = [list(map(escape, row)) for row in rows]
+    shared = [table(header, cells, caption=SUITE_CAPTION)] if title in SUITES.values() else []
+    return "\n".join([f"<h2>{escape(title)}</h2>", *shared, *map(section, outcomes)])
 
 
 def section(outcome: Outcome) -> str:
@@ -146,7 +211,7 @@ def section(outcome: Outcome) -> str:
     experiment = outcome.experiment
     heads, claims = outcome.claim_rows()
     parts = [
-        f'<section id="{experiment.name}"><h2>{escape(experiment.title)}</h2>',
+        f'<section id="{experiment.name}"><h3>{escape(experiment.title)}</h3>',
         f'<p class="quiet">{escape(experiment.place_in_words)} {with_code(outcome.note())}</p>',
         table(heads, [[*map(escape, row[:-1]), badge(row[-1])] for row in claims], "words"),
     ]
@@ -175,7 +240,7 @@ def runs(outcome: Outcome) -> str:
 def speed_section(speed: SpeedSection) -> str:
     tables = [table(t.heads, [list(map(escape, row)) for row in t.rows], caption=t.title) for t in speed.tables]
     about = f'<p class="quiet">{escape(speed.place_in_words)} {with_code(speed.about)}</p>'
-    head = f'<section id="{speed.name}"><h2>{escape(speed.title)}</h2>'
+    head = f'<section id="{speed.name}"><h3>{escape(speed.title)}</h3>'
     return "\n".join([head, about, *charts_row(speed.charts), *tables, "</section>"])
 
 
@@ -191,9 +256,7 @@ def link(name: str, title: str) -> str:
 def badge(said: str) -> str:
     """A verdict in its colour; what follows it in plain words."""
     verdict, bracket, rest = said.partition(" (")
-    one = "," not in verdict  # else of several claims
-    kind = {"holds": "holds", "does not hold": "fails"}.get(kind_of(verdict), "open") if one else "open"
-    return f'<span class="verdict {kind}">{escape(verdict)}</span>{escape(bracket + rest)}'
+    return f'<span class="verdict {COLOURS[kind_of(verdict)]}">{escape(verdict)}</span>{escape(bracket + rest)}'
 
 
 def with_code(text: str) -> str:

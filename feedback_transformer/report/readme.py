@@ -7,17 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import EXPERIMENTS, SUITES
 from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.report.demonstration import random_walk_table
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
-from feedback_transformer.report.experiments import draw_all, experiment_table, verdict_count
+from feedback_transformer.report.experiments import draw_all, experiment_table
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
-from feedback_transformer.report.suites import SUITES, suite_table, toy_goals
+from feedback_transformer.report.suites import suite_table, toy_goals
 from feedback_transformer.report.tables import fill, markdown_table, places
+from feedback_transformer.report.tally import verdict_count
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_speed
 from feedback_transformer.report.worlds import world_speed
 from feedback_transformer.training.record import read_record

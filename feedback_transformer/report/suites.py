@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.report.experiments import Outcome, show
 from feedback_transformer.report.tables import markdown_table
-
-SUITES = ("toy-tasks", "state-tracking")
 
 # What Feedback is to reach in 90 minutes of one core, by score; where none is given, the paper's own numbers.
 TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
@@ -26,8 +25,12 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
 
 
 def suite_table(name: str, results: Path) -> str:
-    """The models that all experiments of the group share or the paper has: ours and, where it gives one, its number."""
-    outcomes = [Outcome(EXPERIMENTS[one], "laptop", results) for one in GROUPS[name]]
+    """The experiments of a group in Markdown."""
+    return markdown_table(*suite_rows([Outcome(EXPERIMENTS[one], "laptop", results) for one in GROUPS[name]]))
+
+
+def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """The models that all experiments share or the paper has: our scores and, in brackets, the paper's."""
     counts = Counter(variant.label for outcome in outcomes for variant in outcome.variants)
     published = {variant.label for outcome in outcomes for variant in outcome.variants if variant.paper is not None}
     shown = [label for label, count in counts.items() if count == len(outcomes) or label in published]
@@ -44,7 +47,7 @@ def suite_table(name: str, results: Path) -> str:
                 ours = show(found) if found else "not run"
                 cells.append(ours if paper is None else f"{ours} ({paper:g})")
             rows.append(cells)
-    return markdown_table(["task, score", *shown], rows)
+    return ["task, score", *shown], rows
 
 
 def toy_goals(results: Path) -> str:

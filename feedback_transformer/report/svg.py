@@ -141,14 +141,13 @@ def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between low and high.
+    """Round numbers between low and high, about `count` of them.
 
     >>> ticks(0.0, 1.0)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
-    raw = (high - low) / count
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * size for size in (1, 2, 5, 10) if power * size >= raw * 0.999)
+    power = 10.0 ** math.floor(math.log10((high - low) / count))
+    step = min((power * size for size in (1, 2, 5, 10)), key=lambda size: abs((high - low) / size - count))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(number * step, 10) for number in range(first, last + 1)]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feedback_transformer.cli import main
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.svg import Scale, Series, line_chart, ticks
 
@@ -59,7 +59,13 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
     assert '<span class="verdict fails">does not hold</span>' in text, "Feedback is worse in these records"
     tables = out.with_suffix(".md").read_text()
     assert "| Feedback is better than the Transformer | 1.500 ± 0.001 against 1.250 ± 0.001 | does not hold |" in tables
-    assert tables.count("\n## ") == len(EXPERIMENTS)
+    assert tables.count("\n### ") == len(EXPERIMENTS)
+    assert tables.count("\n## ") == len(CHAPTERS)
+    answers = [answer for name in EXPERIMENTS for answer in Outcome(EXPERIMENTS[name], "laptop", tmp_path).claims()]
+    board = text[text.index('class="board"') : text.index("<section")]
+    assert board.count("<i class=") == len(answers), "a mark a claim"
+    assert board.count('<i class="fails"') == 2, "in each experiment that asks for it"
+    assert '<div class="bar" aria-hidden="true"><i class="fails" style="flex: 1"></i>' in text, "but counted once"
     assert "from 4 records, 0.1 core-hours" in text
     assert "1.500 ± 0.001" in text
     assert "src=" not in text, "nothing is loaded from elsewhere"
@@ -128,10 +134,10 @@ def test_a_truncated_record_is_a_sentence(tmp_path: Path, capsys: pytest.Capture
     assert "feedback-seed-0.json is no record" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5)])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5), (0.06, 0.876)])
 def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
     marks = ticks(low, high)
-    assert 3 <= len(marks) <= 11
+    assert 3 <= len(marks) <= 8
     assert all(low - 1e-9 <= mark <= high + 1e-9 for mark in marks)
 
 

@@ -1,0 +1,52 @@
+"""All claims together: how many held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments.experiment import Claim
+from feedback_transformer.report.experiments import ONE_SEED, VERDICTS, Outcome, kind_of
+
+
+class Tally(NamedTuple):
+    """How many claims came out how, in so many experiments."""
+
+    verdicts: list[str]
+    experiments: set[str]
+
+    def counts(self) -> dict[str, int]:
+        said = [kind_of(verdict) for verdict in self.verdicts]
+        return {kind: said.count(kind) for kind in VERDICTS}
+
+    def sentence(self, whose: str) -> str:
+        held, failed, undecided, not_run = self.counts().values()
+        single = sum(ONE_SEED in verdict for verdict in self.verdicts)
+        return (
+            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, at reduced scale {held} "
+            f"hold, {failed} do not, {undecided} are not decided, and {not_run} have not been run yet; {single} of "
+            "these verdicts rest on one seed."
+        )
+
+
+def tallies(outcomes: Sequence[Outcome]) -> dict[str, Tally]:
+    """The paper's claims and our own; what two experiments ask of the same runs counts once."""
+    counted: set[Claim] = set()
+    found = {whose: Tally([], set()) for whose in ("of the paper", "of our own")}
+    for outcome in outcomes:
+        for answer in outcome.claims():
+            if (asked := answer.claim.asked()) in counted:
+                continue
+            counted.add(asked)
+            own = found["of our own" if answer.ours else "of the paper"]
+            own.verdicts.append(answer.verdict)
+            own.experiments.add(outcome.experiment.name)
+    return found
+
+
+def verdict_count(results: Path) -> str:
+    """One sentence on the claims of the paper, and one on our own."""
+    outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
+    return " ".join(tally.sentence(whose) for whose, tally in tallies(outcomes).items())
