@@ -18,11 +18,10 @@ from feedback_transformer.commands import reproduce
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpora import KNOWN
 from feedback_transformer.data.pair_sources import PAIR_CORPORA
-from feedback_transformer.experiments import EXPERIMENTS, GROUPS
+from feedback_transformer.experiments import EXPERIMENTS, GROUPS, SUITES
 from feedback_transformer.report.experiment_pages import experiment_pages
 from feedback_transformer.report.experiments import Outcome, figure
 from feedback_transformer.report.readme import filled
-from feedback_transformer.report.suites import SUITES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
