@@ -1,6 +1,6 @@
-"""Appendix, figure on depth at a constant number of parameters: heads and ReLU widen as layers go.
+"""Appendix, figure on depth at a constant number of parameters: with fewer layers, heads and ReLUs are wider.
 
-Left on characters (char-PTB), right on words (WikiText-103 at the paper's scale, WikiText-2 on a laptop).
+Left: characters (char-PTB). Right: words (WikiText-103 at the paper's scale, WikiText-2 on a laptop).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import wikitext
-from feedback_transformer.experiments.char_ptb import MATCH, REDUCED, language_run, ptb_run
+from feedback_transformer.experiments.char_ptb import LAYERS, MATCH, REDUCED, language_run, ptb_run
 from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
 from feedback_transformer.training.run import RunConfig
 
@@ -57,9 +57,9 @@ class Panel(NamedTuple):
             return self.key(scale, *one), self.key(scale, *other)
 
         return (
-            Claim(f"the Transformer gets better with depth: {deep} layers over 1",
+            Claim(f"the Transformer gets better with depth: {deep} layers are better than 1",
                   *keys(("transformer", deep), ("transformer", 1))),
-            Claim(f"Feedback needs little depth: 2 layers as good as {deep}",
+            Claim(f"Feedback needs little depth: 2 layers are as good as {deep}",
                   *keys(("feedback", 2), ("feedback", deep)), equal=True),
             Claim("with 2 layers Feedback beats the Transformer", *keys(("feedback", 2), ("transformer", 2))),
             Claim("with 1 layer Feedback beats the Transformer", *keys(("feedback", 1), ("transformer", 1))),
@@ -91,7 +91,7 @@ EXPERIMENTS = (
         name="depth",
         title="Depth at a constant number of parameters, on char-PTB",
         where="Appendix, figure on depth, left",
-        reduced=REDUCED.replace("4 layers for 6, ", ""),
+        reduced=REDUCED.replace(LAYERS, ""),
         variants=CHARACTERS.variants,
         match=MATCH,
         axis="layers",
@@ -101,8 +101,8 @@ EXPERIMENTS = (
         name="depth-words",
         title="Depth at a constant number of parameters, on WikiText",
         where="Appendix, figure on depth, right",
-        reduced="WikiText-2 for WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 memories for "
-        "512, 3.1M words of training (one and a half passes), one seed with 1 and 2 layers",
+        reduced="WikiText-2 instead of WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 "
+        "memories instead of 512, 3.1M words of training (one and a half passes), one seed with 1 and 2 layers",
         variants=WORDS.variants,
         axis="layers",
         claims=WORDS.claims,

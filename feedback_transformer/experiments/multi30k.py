@@ -1,4 +1,4 @@
-"""Not in the paper: BLEU on Multi30k over the depth of the decoder, which takes minutes where WMT takes days."""
+"""Not in the paper: BLEU on Multi30k over the depth of the decoder. It takes minutes where WMT takes days."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     name="multi30k",
     title="Translation: BLEU on Multi30k over the depth of the decoder",
     where="",
-    reduced="a small corpus for a small model, one seed",
+    reduced="a small corpus and a small model, one seed",
     prepare=PREPARE["multi30k"],
     variants=variants,
     axis="decoder layers",

@@ -26,7 +26,7 @@ EXPERIMENT = Experiment(
     variants=variants,
     match=MATCH,
     claims=lambda _: (
-        Claim("a higher layer is the better memory: top over first", "ptb-char/top", "ptb-char/layer-1"),
+        Claim("a higher layer makes a better memory: top over first", "ptb-char/top", "ptb-char/layer-1"),
         Claim("the first layer works as well as a Transformer", "ptb-char/layer-1", "ptb-char/transformer", equal=True),
         Claim("the weighted sum matches the top layer", "ptb-char/feedback", "ptb-char/top", equal=True),
         Claim("averaging all layers works about as well", "ptb-char/average", "ptb-char/feedback", equal=True),

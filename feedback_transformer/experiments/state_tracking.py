@@ -1,6 +1,6 @@
-"""Beyond the paper: tracking a state, by today's benchmarks. `reproduce state-tracking` runs them all.
+"""Not in the paper: current benchmarks of state tracking. `reproduce state-tracking` runs them all.
 
-What others have published stands beside ours with its source. Their models are larger and trained for longer.
+Published results are listed beside ours with their source. Their models are larger and were trained for longer.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ def formal(column: int) -> tuple[Elsewhere, ...]:
 
 SIZE = "0.1M parameters (LSTM: 0.3M)"
 TASKS = (
-    Tracking("parity", "Parity of 40 to 256 bits, learned on 40", ("scaled", "accuracy"),
+    Tracking("parity", "Parity of 40 to 256 bits, trained on up to 40", ("scaled", "accuracy"),
              f"{SIZE}, 3.7M tokens", 0.05, formal(0)),
-    Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
+    Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, trained on up to 40", ("scaled", "accuracy"),
              f"{SIZE}, 20M tokens", 0.05, formal(1)),
-    Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, learned on 40", ("scaled", "accuracy"),
-             f"{SIZE}, 20M tokens", 0.05, formal(2)),
-    Tracking("s5-swaps", "Swaps of five things: 256 of them, learned on 32", ("accuracy", "last"),
+    Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, trained on up to 40",
+             ("scaled", "accuracy"), f"{SIZE}, 20M tokens", 0.05, formal(2)),
+    Tracking("s5-swaps", "Sequences of 256 swaps of five things, trained on 32", ("accuracy", "last"),
              f"{SIZE}, 6.3M tokens", 0.05,
              (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
-    Tracking("s5", "Permutations of five things: 256 of them, learned on 32", ("accuracy", "last"),
-             "0.4M parameters (LSTM: 0.3M), 25.4M tokens; the weighted sum starts near the top (`memory_top=2`)", 0.05,
-             (Elsewhere("every model at most", {"last": 0.025}, LOOPED),)),
-    Tracking("flip-flop", "Flip-flop language: learned at 80% to ignore", ("sparse", "dense"),
+    Tracking("s5", "Sequences of 256 permutations of five things, trained on 32", ("accuracy", "last"),
+             "0.4M parameters (LSTM: 0.3M), 25.4M tokens; the weighted sum starts near the top layer (`memory_top=2`)",
+             0.05, (Elsewhere("all models, at most", {"last": 0.025}, LOOPED),)),
+    Tracking("flip-flop", "Flip-flop language, trained with 80% to ignore", ("sparse", "dense"),
              f"{SIZE}, 1.6M tokens", 0.55,
              (Elsewhere("LSTM of one layer, 128 wide", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),)),
     Tracking("recall", "Associative recall of 16 keys", ("accuracy",), f"{SIZE}, 7.0M tokens", 0.1),

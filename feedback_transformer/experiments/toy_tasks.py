@@ -1,9 +1,9 @@
-"""Table 1: toy tasks, an experiment a task. `reproduce toy-tasks` runs them all.
+"""Table 1: toy tasks, one experiment per task. `reproduce toy-tasks` runs them all.
 
-The paper's numbers are parts of 1 here, as scores are. Its Transformer has 4 layers, and another 8 in the algorithmic
-task. On a laptop the Feedback Transformer has 2, and all others are trained on as many tokens; Transformers of 8 layers
-and those that learn for longer with one seed. Copy and reverse with an encoder are in
-`copy_pairs.py`.
+All scores, the paper's too, are fractions of 1 here. The paper's Transformer has 4 layers, and a second one in the
+algorithmic task has 8. On a laptop the Feedback Transformer has 2 layers, and all other models are trained on as many
+tokens; Transformers with 8 layers, and those that train for longer, with one seed. Copy and reverse with an encoder are
+in `copy_pairs.py`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ class Toy(NamedTuple):
 
 
 SIZE = (
-    "Feedback has 0.1M parameters where the paper's has 3.2M, and 2 layers for 4 (the others' sizes are in the table); "
-    "fresh episodes for ever (the paper has 10,000 walks and programs); a learned bias over distance"
+    "Feedback has 0.1M parameters instead of the paper's 3.2M, and 2 layers instead of 4 (the others' sizes are in the "
+    "table); episodes newly drawn throughout training (the paper has 10,000 walks and programs); a learned bias over "
+    "distance"
 )
 COPYING = (
-    f"{SIZE} up to 16 steps, scores scaled by the memories in sight, strings of 1 to 40 digits, many of few different "
-    "ones, four in a row with one memory, 15.7M tokens, 256 strings in the test"
+    f"{SIZE} up to 16 steps, scores scaled by the number of memories in sight, strings of 1 to 40 digits, many with "
+    "few different digits, four in a row with one memory, 15.7M tokens, 256 test strings"
 )
 TOYS = (
     Toy(
-        "copy", "Copy: 400 digits, learned on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
+        "copy", "Copy: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.762, "sequence": 0.236}, "transformer-4": {"character": 0.591, "sequence": 0.062}},
         COPYING,
     ),
     Toy(
-        "reverse", "Reverse: 400 digits, learned on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
+        "reverse", "Reverse: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.748, "sequence": 0.292}, "transformer-4": {"character": 0.502, "sequence": 0.059}},
         COPYING,
     ),
@@ -133,11 +134,11 @@ def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
 
     made = compare(toy, "Feedback is better than the Transformer", feedback, key)
     if "lstm" in toy.paper:
-        made.append(Claim("and than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
-        made.append(Claim("and than the LSTM", feedback, variant(toy, scale, "lstm").key))
+        made.append(Claim("Feedback is better than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
+        made.append(Claim("Feedback is better than the LSTM", feedback, variant(toy, scale, "lstm").key))
     if toy.longer:
         made += compare(
-            toy, "it stays ahead when both learn for longer", f"{feedback}-longer", f"{key}-longer", ours=True
+            toy, "Feedback stays ahead when both train for longer", f"{feedback}-longer", f"{key}-longer", ours=True
         )
     return tuple(made)
 

@@ -1,8 +1,9 @@
 """Figure 4, left, and Table 2: translation on WMT14 En-De over the depth of the decoder, and a deep encoder.
 
-On a laptop Europarl stands in for the 4.5M pairs; newstest2013 validates and newstest2014 tests, as in the paper. The
-paper reports tokenised BLEU with compounds split; sacrebleu's stands beside it. The other axis of its figure, words
-decoded a second over the depth of the decoder, is measured by `bench --translation` (docs/translation.md).
+On a laptop Europarl stands in for the 4.5M pairs. As in the paper, newstest2013 is for validation and newstest2014 for
+testing. The paper reports tokenised BLEU with compounds split; sacrebleu's is given beside it. The other axis of its
+figure, words decoded per second over the depth of the decoder, is measured by `bench --translation`
+(docs/translation.md).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ PREPARE = {
     "cnn-dailymail": "cnn-dailymail --from FOLDER --vocab-size 6000 --source-words 120 --max-length 200",
 }
 UNTAUGHT = 3.0  # BLEU, and more than what some frequent words get
-AFTERWARDS = "Scored by the best weights with a length penalty of 1; the paper's own way, afterwards: "
-SMALL_PAIR_MODEL = "width 96 for 512 and 2 encoder layers for 6"
+AFTERWARDS = "Scored with the best weights and a length penalty of 1; the paper's own procedure, afterwards: "
+SMALL_PAIR_MODEL = "width 96 instead of 512 and 2 encoder layers instead of 6"
 LEAST = 0.5  # BLEU: what the choice of 1,000 sentences alone makes of a difference
 HELD_OUT = {"multi30k": (500, 0), "iwslt14-deen": (500, 1500), "wmt14-ende": (500, 1000), "cnn-dailymail": (100, 300)}
 
@@ -87,9 +88,10 @@ EXPERIMENT = Experiment(
     name="translation",
     title="Translation: BLEU on newstest2014 over the depth of the decoder",
     where="Section 4.2.1, Figure 4 (left) and Table 2",
-    reduced="120,789 short pairs of Europarl for the 4.5M of WMT and about a pass over them, 1M parameters for "
-    "Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed; words/s over the depth "
-    "of the decoder are measured apart, by `bench --translation`, since not all these records are of one machine",
+    reduced="120,789 short pairs of Europarl instead of the 4.5M of WMT and about one pass over them, 1M parameters "
+    "instead of Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed; words/s over the "
+    "depth of the decoder are measured separately, by `bench --translation`, since these records are not all from "
+    "one machine",
     afterwards=f"{AFTERWARDS}`feedback-transformer average RUN --last 10`, then `tune` and `evaluate` of "
     "RUN/average.safetensors",
     one_machine=False,

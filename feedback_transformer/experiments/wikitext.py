@@ -25,11 +25,11 @@ EXPERIMENT = Experiment(
     name="wikitext",
     title="Words: perplexity on WikiText",
     where="Table 3",
-    reduced="WikiText-2 for WikiText-103; 1M parameters (LSTM: 1.3M) where the paper has 126M, 64 memories for 2048, "
-    "3.1M words of training (one and a half passes)",
+    reduced="WikiText-2 instead of WikiText-103; 1M parameters (LSTM: 1.3M) instead of the paper's 126M, 64 memories "
+    "instead of 2048, 3.1M words of training (one and a half passes)",
     variants=variants,
     elsewhere=(
-        Elsewhere("Routing Transformer, the best then", {"perplexity": 15.8}, "Table 3 of the paper"),
+        Elsewhere("Routing Transformer, the best at the time", {"perplexity": 15.8}, "Table 3 of the paper"),
         Elsewhere("Transformer-XL, 257M parameters", {"perplexity": 18.3}, "Table 3 of the paper"),
     ),
     claims=lambda _: (

@@ -48,7 +48,7 @@ def corridor_claims(scale: str) -> tuple[Claim, ...]:
             "Feedback keeps its performance as the memory shrinks",
             f"{feedback}-{small}", f"{feedback}-{large}", equal=True,
         ),
-        Claim("the Transformer degrades as it shrinks", f"{transformer}-{large}", f"{transformer}-{small}"),
+        Claim("the Transformer degrades as the memory shrinks", f"{transformer}-{large}", f"{transformer}-{small}"),
     )  # fmt: skip
 
 
@@ -56,8 +56,8 @@ CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, figure of the corridor task",
-    reduced="0.1M parameters, 30 and 100 steps to walk (the paper tells no length), begun with 3, 10 and 18, 1.0M "
-    "to 2.8M frames, one seed at 100",
+    reduced="0.1M parameters, 30 and 100 steps to walk (the paper gives no length) after a curriculum of 3, 10 and 18, "
+    "1.0M to 2.8M frames, one seed at 100",
     variants=corridor_variants,
     claims=corridor_claims,
     axis="memory size",
@@ -77,14 +77,15 @@ def world_experiment(task: str, title: str, where: str, reduced: str) -> Experim
 
     claims = (
         Claim("Feedback earns more than the Transformer", f"{task}/feedback", f"{task}/transformer"),
-        Claim("and more than the LSTM", f"{task}/feedback", f"{task}/lstm", ours=task == "maze"),  # not in Figure 4
+        # The LSTM is not in Figure 4.
+        Claim("Feedback earns more than the LSTM", f"{task}/feedback", f"{task}/lstm", ours=task == "maze"),
     )
     return Experiment(task, title, where, reduced, variants, lambda _: claims)
 
 
 SMALL_MAZE = (
-    "5 x 5 mazes with 4 objects for 9 x 9 with 8, 100 steps for 200, 0.1M parameters (LSTM: 0.07M) for two layers 256 "
-    "wide (LSTM: three), 5.1M frames, three seeds for ten"
+    "5 x 5 mazes with 4 objects instead of 9 x 9 with 8, 100 steps instead of 200, 0.1M parameters (LSTM: 0.07M) "
+    "instead of two layers of width 256 (LSTM: three), 5.1M frames, three seeds instead of ten"
 )
 MAZE = world_experiment("maze", "Maze navigation", "Section 4.2.2", SMALL_MAZE)
 MAZE_EASY = world_experiment(
@@ -92,8 +93,8 @@ MAZE_EASY = world_experiment(
 )
 WATER_MAZE = world_experiment(
     "water-maze", "Water maze", "Appendix, figure of the water maze",
-    "5 x 5 cells for 15 x 15, 50 steps for 200, 0.1M parameters (LSTM: 0.07M), 5.1M frames for 500M, three seeds for "
-    "ten",
+    "5 x 5 cells instead of 15 x 15, 50 steps instead of 200, 0.1M parameters (LSTM: 0.07M), 5.1M frames instead of "
+    "500M, three seeds instead of ten",
 )  # fmt: skip
 
 EXPERIMENTS = (CORRIDOR, MAZE, MAZE_EASY, WATER_MAZE)
