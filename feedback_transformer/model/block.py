@@ -165,24 +165,36 @@ class Stack(nn.Module):
         """Which layers LayerDrop leaves in, to be drawn once a block."""
         return kept_layers(self.num_layers, self.layer_drop if self.training else 0.0)
 
-    def project(self, memory: Tensor) -> tuple[Projection, ...]:
-        """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer."""
+    def project(self, memory: Tensor, existing: Tensor | None = None) -> tuple[Projection, ...]:
+        """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer.
+
+        Where only some slots exist [B, M], only those are projected: the others are never read.
+        """
         distinct = max(len(self.key_values), self.num_memories)
         reaches = [self.reach()] if distinct == 1 else [self.reach(layer) for layer in range(distinct)]
         return tuple(
-            self.project_layer(memory[:, pick(layer, self.num_memories), -reach:], layer)
+            self.project_layer(
+                memory[:, pick(layer, self.num_memories), -reach:],
+                layer,
+                None if existing is None else existing[:, -reach:],
+            )
             for layer, reach in enumerate(reaches)
         )
 
-    def project_layer(self, memory: Tensor, layer: int) -> Projection:
-        """memory [B, M, D] -> keys and values for this layer"""
-        return self.key_values[pick(layer, len(self.key_values))](memory)
+    def project_layer(self, memory: Tensor, layer: int, existing: Tensor | None = None) -> Projection:
+        """memory [B, M, D] -> keys and values [B, H, M, K] for this layer"""
+        key_value = self.key_values[pick(layer, len(self.key_values))]
+        if existing is None:
+            return key_value(memory)
+        keys, values = (x[0].transpose(0, 1) for x in key_value(memory[existing].unsqueeze(0)))  # [slots, H, K]
+        empty = keys.new_zeros(*existing.shape, *keys.shape[1:])
+        return tuple(empty.index_put((existing,), x).transpose(1, 2) for x in (keys, values))
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
         """The state to start from, an empty one if there is none, with its keys and values."""
         state = MemoryState.begin(state, self.num_memories, x)
         if state.projected is None:
-            state = MemoryState(state.memory, state.length, self.project(state.memory))
+            state = MemoryState(state.memory, state.length, self.project(state.memory, state.existing()))
         assert state.projected is not None
         return state, state.projected
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from feedback_transformer.kernels.decoding import Stream
 
 SPARE_SLOTS = 64  # of a new buffer; more only where there are as many to copy: memory that is new is slow
+SPARSE = 0.75  # of the slots: with fewer it pays to pick those that exist
 Projection = tuple[Tensor, Tensor]  # keys and values, each [B, H, M, K]
 
 
@@ -187,6 +188,13 @@ class MemoryState:
         """Every slot exists for every row, as far as can be told without waiting for a device."""
         slots = self.memory.shape[2]
         return slots > 0 and self.length.device.type == "cpu" and bool((self.length >= slots).all())
+
+    def existing(self) -> Tensor | None:
+        """[B, M]: which slots exist, where that is fewer than SPARSE of them; None else, or on a device to wait for."""
+        slots, told = self.memory.shape[2], self.length.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not told or int(self.length.sum()) >= SPARSE * len(self.length) * slots:
+            return None
+        return torch.arange(slots) >= slots - self.length[:, None]
 
     def detach(self) -> MemoryState:
         """Cut the graph here: the next block starts from these memories as plain numbers.
