@@ -1,4 +1,4 @@
-"""Who takes part. A contender is two makers of closures: a training step, and one step of generation."""
+"""What is compared. A contender makes two closures: a training step, and one step of generation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Contender:
 
 
 def contenders() -> list[Contender]:
-    """All there are, installed or not."""
+    """All contenders, installed or not."""
     return [
         _engine("native"),
         _engine("fused"),
         _engine("loop", generate=True),
         Contender(
-            "transformer", "our Transformer, cached segments, the same options",
+            "transformer", "our Transformer with cached segments and the same options",
             lambda shape, dropout, _: _training("transformer", "auto", shape, dropout, False),
             lambda shape, batch: _generation("transformer", "auto", shape, batch),
         ),
@@ -48,11 +48,11 @@ def contenders() -> list[Contender]:
             lambda shape, batch: _generation("lstm", "auto", shape, batch),
         ),
         Contender(
-            "lucidrains", "feedback-transformer-pytorch, one token at a time; gated feed-forward, no position keys",
+            "lucidrains", "feedback-transformer-pytorch, one token at a time, gated feed-forward, no position keys",
             peers.lucidrains_training, peers.lucidrains_generation, peers.lucidrains_unavailable,
         ),
         Contender(
-            "labml", "labml-nn; its context never exceeds the block",
+            "labml", "labml-nn, whose context never exceeds the block",
             peers.labml_training, None, peers.labml_unavailable,
         ),
     ]  # fmt: skip
@@ -63,7 +63,7 @@ def _engine(name: str, generate: bool | None = None) -> Contender:
     generates = name == "native" if generate is None else generate  # fused has no steps of its own
     return Contender(
         name,
-        f"Feedback Transformer: {engine.summary}",
+        f"Feedback Transformer, {engine.summary}",
         lambda shape, dropout, shared: _training("feedback", name, shape, dropout, shared),
         (lambda shape, batch: _generation("feedback", name, shape, batch)) if generates else None,
         engine.unavailable,
@@ -72,7 +72,7 @@ def _engine(name: str, generate: bool | None = None) -> Contender:
 
 
 def _training(core_name: str, engine: str, shape: Shape, dropout: float, shared_kv: bool) -> Run:
-    """Forward and backward of a core over a block, from a full memory, to the gradient of its input and parameters."""
+    """Forward and backward of a core over a block with a full memory: gradients of its input and parameters."""
     model = LanguageModel(shape.config(core_name, dropout, shared_kv), vocab_size=2, engine=engine)
     core = model.core
     set_spans(model, shape)
@@ -90,7 +90,7 @@ def _training(core_name: str, engine: str, shape: Shape, dropout: float, shared_
 
 
 def _generation(core_name: str, engine: str, shape: Shape, batch: int) -> Run:
-    """One greedy token for every row, from a full memory on."""
+    """One greedy token per row, starting from a full memory."""
     model = LanguageModel(shape.config(core_name), VOCABULARY, engine=engine).eval()
     tokens = torch.zeros(batch, dtype=torch.long)
     state = full_state(model.core, shape, batch)
@@ -106,7 +106,7 @@ def _generation(core_name: str, engine: str, shape: Shape, batch: int) -> Run:
 
 @torch.no_grad()
 def set_spans(model: LanguageModel, shape: Shape) -> None:
-    """As if it had learned the spans of the shape: a mask ends a ramp behind what z says."""
+    """Set the spans to those of the shape, as if learned; a mask ends one ramp beyond z S."""
     for span in model.spans():
         span.extent.fill_((shape.span - span.ramp) / shape.memory_size)
     for span in model.spans()[-1:]:

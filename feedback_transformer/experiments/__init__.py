@@ -1,4 +1,4 @@
-"""The paper's tables and figures, one file each: the runs that answer it, its claims, and its numbers as data."""
+"""The paper's tables and figures, one file each: the runs that reproduce it, its claims, and its numbers as data."""
 
 from __future__ import annotations
 

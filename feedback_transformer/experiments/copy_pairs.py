@@ -1,7 +1,7 @@
 """Table 1, copy and reverse, with an encoder that reads all digits first; tested at ten times the training length.
 
-The paper does not say how the digits were read. Here the encoder convolves over neighbours, so that it computes the
-same for a position in a string of any length. What is left to the decoder is to know where it is.
+The paper does not say how the digits were read. Here the encoder convolves over neighbours, so it computes the same
+for a position in a string of any length. The decoder only has to know where it is.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ def experiment(toy: Toy) -> Experiment:
         claims=lambda _: (
             *compare(toy, "Feedback is better than the Transformer", feedback, transformer),
             *compare(
-                toy, "Feedback is better given as much time", f"{feedback}-longer", transformer, ours=True, unequal=True
+                toy,
+                "Feedback is better when given as much time",
+                f"{feedback}-longer",
+                transformer,
+                ours=True,
+                unequal=True,
             ),
         ),
         scores=toy.scores,

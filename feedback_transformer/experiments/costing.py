@@ -1,4 +1,4 @@
-"""What a run will cost before it is started: by the records of other seeds, or by a few updates that are taken here."""
+"""Estimates what a run will cost, from the records of other seeds or from a few updates."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
 from feedback_transformer.training.tiny import tiny_is_zero
 
-WORK = 4e9  # tokens times parameters of an update: what a core does in seconds
-FILLING = 32  # updates, at most, that fill the memory first
+WORK = 4e9  # tokens times parameters of an update that takes a core a few seconds
+FILLING = 32  # at most this many updates to fill the memory first
 TIMED = 2
 
 
 class Cost(NamedTuple):
-    """Of a whole training, evaluations left out."""
+    """The cost of a whole training run, without evaluations."""
 
     parameters: int
     updates: int
-    minutes: float  # of one core of this machine
-    loss: float  # of the last update that was taken
+    minutes: float  # on one core of this machine
+    loss: float  # at the last update taken
 
 
 def recorded_minutes(variant: Variant, results: Path) -> float | None:
-    """What the seeds that are done took, on average."""
+    """The mean cost of the finished seeds; None if there are none."""
     records = variant.records(results)
     return sum(record["cpu_seconds"] for record in records) / len(records) / 60 if records else None
 
@@ -41,8 +41,8 @@ def recorded_minutes(variant: Variant, results: Path) -> float | None:
 def measured_cost(run: RunConfig) -> Cost:
     """Build the model, fill its memory, take two updates, and multiply.
 
-    Where a batch is more than a core does in seconds, fewer rows are taken, and time is taken to grow with rows. The
-    task is the last of the curriculum, the block the longest.
+    Where a batch would take longer than seconds, fewer rows are used and the time is scaled in proportion. The task is
+    the last of the curriculum and the block the longest.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def measured_cost(run: RunConfig) -> Cost:
 
 
 def small_trainer(run: RunConfig) -> tuple[Trainer, float]:
-    """The run with as many rows as a core manages, and what part of the batch that is."""
+    """The run with as many rows as a core can manage, and what share of the batch that is."""
     few = {"curriculum": (), "validation_episodes": 1, "accumulate": 1, "bptt_start": 0, "batch_size": 1}
     probe = replace(run, train=replace(run.train, **few))  # type: ignore[arg-type]
     model = trainer_of(run)(probe, Path(), torch.device("cpu")).model
@@ -81,6 +81,6 @@ def small_trainer(run: RunConfig) -> tuple[Trainer, float]:
 
 
 def mean_block(train: TrainConfig) -> float:
-    """The mean length of a block, as a part of the longest."""
+    """The mean length of a block, as a fraction of the longest."""
     short = train.bptt_warmup * train.steps / (train.steps + train.finetune_steps) if train.bptt_start else 0.0
     return short * train.bptt_start / train.bptt + 1 - short

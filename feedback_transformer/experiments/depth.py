@@ -1,4 +1,4 @@
-"""Appendix, figure on depth at a constant number of parameters: with fewer layers, heads and ReLUs are wider.
+"""Appendix, figure on depth at a constant number of parameters: with fewer layers, heads and feed-forward are wider.
 
 Left: characters (char-PTB). Right: words (WikiText-103 at the paper's scale, WikiText-2 on a laptop).
 """
@@ -19,7 +19,7 @@ Depths = Mapping[str, tuple[int, ...]]
 
 
 class Panel(NamedTuple):
-    """A half of the figure: its run of a core, its depths by scale, and the folder of its records."""
+    """One half of the figure: its run for a core, its depths by scale, and the folder of its records."""
 
     run: Callable[..., RunConfig]
     depths: Depths
@@ -31,7 +31,7 @@ class Panel(NamedTuple):
         return [self.variant(scale, core, depth) for core in ATTENTION_CORES for depth in self.depths[scale]]
 
     def variant(self, scale: str, core: str, depth: int) -> Variant:
-        """`depth` layers with the parameters of the preset's: head width and ReLU width inversely proportional."""
+        """`depth` layers with the preset's number of parameters: head and ReLU widths are inverse to the depth."""
         model, shape = self.run(scale, core).model, {}
         seeds: tuple[int, ...] = SEEDS
         if depth != model.num_layers:
@@ -43,7 +43,7 @@ class Panel(NamedTuple):
         return Variant(self.key(scale, core, depth), label, run, place=depth, line=core, seeds=seeds)
 
     def key(self, scale: str, core: str, depth: int) -> str:
-        """What other experiments have too has no number."""
+        """The records' key; a variant shared with other experiments has no depth in its key."""
         theirs = scale in self.shared and depth == self.preset_depth(scale)
         return f"{self.folder}/{core}" + ("" if theirs else f"-{depth}-layers")
 
@@ -67,7 +67,7 @@ class Panel(NamedTuple):
 
 
 def words_run(scale: str, core: str = "feedback", **fields: str) -> RunConfig:
-    """The paper's small model of words, where it has two."""
+    """A run on words; at the paper's scale the smaller of its two models."""
     small = "paper-small" if scale == "paper" else scale
     return language_run(wikitext.corpus(scale), small, core, **fields)
 

@@ -1,9 +1,9 @@
-"""An experiment: which runs answer which of the paper's claims, with the paper's numbers beside them as data.
+"""An experiment: which runs test which of the paper's claims, with the paper's numbers as data.
 
     Variant      a row of its table: one configuration, trained with several seeds
-    Elsewhere    a row of what others have published, with its source
-    Claim        one variant is better than another; the records say whether it held
-    Experiment   all of them, for one table or figure of the paper
+    Elsewhere    a row with a published result and its source
+    Claim        one variant is better than another; the records say whether that holds
+    Experiment   all of these, for one table or figure of the paper
 
 A run's record is kept as results/KEY-seed-N.json. Experiments that share a variant share its records.
 """
@@ -24,16 +24,16 @@ from feedback_transformer.training.run import RunConfig
 
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
-CLOSE = 0.02  # of a score: what is about as good, and less than what one seed can tell
-ALONE = 0.1  # of a score: less than what single seeds can tell where nobody knows how seeds spread
-STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # the 97.5% quantile of t by degrees of freedom: three seeds a model have four
+CLOSE = 0.02  # of a score: scores within it count as equal, and one seed cannot tell them apart
+ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown
+STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # 97.5% quantile of t by degrees of freedom: four for three seeds per model
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One configuration. `paper` is the paper's number for it; None where it gives none, or only a picture.
+    """One configuration. `paper` is the paper's number for it; None where it gives none, or only a figure.
 
-    Where a table has several scores, `paper` has their names: {"character": 0.762, "sequence": 0.236}.
+    Where a table has several scores, `paper` is keyed by their names: {"character": 0.762, "sequence": 0.236}.
     """
 
     key: str  # of its records: folder/name
@@ -45,7 +45,7 @@ class Variant:
     seeds: tuple[int, ...] = SEEDS
 
     def runs(self, count: int | None = None) -> dict[str, RunConfig]:
-        """Each seed's record and run: those that are planned, or the first `count`."""
+        """Record key -> run, for the planned seeds or the first `count`."""
         seeds = self.seeds if count is None else range(count)
         return {f"{self.key}-seed-{seed}": replace(self.run, seed=seed) for seed in seeds}
 
@@ -54,7 +54,7 @@ class Variant:
         return self.paper.get(score) if isinstance(self.paper, Mapping) else self.paper
 
     def records(self, results: Path) -> list[Record]:
-        """Those that exist, finished, of this very run with any seed."""
+        """The finished records of exactly this run, with any seed."""
         behind = (path.stem.rpartition("-")[2] for path in results.glob(f"{self.key}-seed-*.json"))
         seeds = sorted(int(seed) for seed in behind if seed.isdecimal())  # and not "0 (copy)"
         found = [kept_record(results, f"{self.key}-seed-{seed}", replace(self.run, seed=seed)) for seed in seeds]
@@ -63,7 +63,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What others have published of the same task: numbers by score, and where they stand."""
+    """A published result on the same task: numbers by score, and their source."""
 
     label: str
     numbers: Mapping[str, float]
@@ -72,34 +72,34 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Claim:
-    """`better` scores better than `worse`, or about as good; both are keys of variants.
+    """`better` scores better than `worse`, or (`equal`) about as well; both are keys of variants.
 
-    With `than`, two keys as well: by more than the first of those is better than the second.
+    With `than`, also a pair of keys: the lead is larger than that of the first of the pair over the second.
     """
 
     words: str
     better: str
     worse: str
     equal: bool = False
-    score: str = ""  # by which they are compared; the experiment's first, if none is named
+    score: str = ""  # the score to compare by; the experiment's first by default
     than: tuple[str, str] | None = None
-    chance: float | None = None  # a score that needs no learning: where neither is above, nothing is decided
-    ours: bool = False  # a question of ours, beside the paper's claims
-    unequal: bool = False  # the two are meant to learn from different amounts
+    chance: float | None = None  # a score reachable without learning: if neither exceeds it, nothing is decided
+    ours: bool = False  # our own question, not a claim of the paper
+    unequal: bool = False  # the two are meant to be trained on different amounts of data
 
     def compared(self) -> set[str]:
         return {self.better, self.worse, *(self.than or ())}
 
     def asked(self) -> Claim:
-        """The question alone, the same for all who ask it: of two that match, neither is the better one."""
+        """The question alone, so that equal questions compare equal; the two sides of a match have no order."""
         better, worse = sorted((self.better, self.worse)) if self.equal else (self.better, self.worse)
         return replace(self, words="", better=better, worse=worse)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper. `variants` makes its rows, `claims` what they are to show, at a scale: smoke,
-    laptop or paper."""
+    """One table or figure of the paper. At a scale (smoke, laptop or paper), `variants` gives its rows and `claims`
+    what they should show."""
 
     name: str
     title: str
@@ -108,15 +108,15 @@ class Experiment:
     variants: Callable[[str], list[Variant]]
     claims: Callable[[str], tuple[Claim, ...]]  # at a scale
     axis: str = ""  # what the figure's x-axis is
-    scores: tuple[str, ...] = ()  # columns of the table, by name in a record's test; the first ranks and is drawn
+    scores: tuple[str, ...] = ()  # columns of the table, as named in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     afterwards: str = ""  # what the paper does with its trained models that a run does not do by itself
-    prepare: str = ""  # what makes its data for a laptop: `prepare` with these words
-    match: float = 0.0  # what is about as good, in the score's unit; CLOSE of the score where none is told
-    endings: bool = False  # the last evaluation counts too, where runs may lose what they had learned
-    least: float = 0.0  # a smaller difference between single seeds counts for nothing, however low the scores
-    development: bool = False  # the paper's numbers are of the development set, so ours are of the validation set too
-    one_machine: bool = True  # all its records are of one, so that their speeds compare
+    prepare: str = ""  # arguments of `prepare` that make its laptop data
+    match: float = 0.0  # the largest difference that counts as a match, in the score's unit; 0: CLOSE of the score
+    endings: bool = False  # the last evaluation is judged too, because runs may lose what they have learned
+    least: float = 0.0  # smaller differences between single seeds do not count, however low the scores
+    development: bool = False  # the paper reports the development set, so we report the validation set
+    one_machine: bool = True  # all its records are from one machine, so their speeds can be compared
 
     @property
     def place(self) -> str:
@@ -135,7 +135,7 @@ class Experiment:
 
 
 def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
-    """The record that is kept under this key, if it is the finished one of this very run."""
+    """The record kept under this key, if it is a finished one of exactly this run."""
     path = results / f"{key}.json"
     if not path.exists():
         return None
@@ -143,18 +143,18 @@ def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
     try:
         return record if answers(record, run) else None
     except (ConfigError, KeyError, AttributeError) as error:
-        raise ConfigError(f"{path} is no record of a run ({error}); fetch it again, or remove it") from None
+        raise ConfigError(f"{path} is not the record of a run ({error}); fetch it again, or remove it") from None
 
 
 def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
-    """Whether this is the finished record of this run; where its data lies does not matter."""
+    """Whether this is the finished record of this run; where its data is stored does not matter."""
     if not record.get("finished"):
         return False
     return not [d for d in RunConfig.from_dict(record["run"]).differences(run) if not d.startswith("task.data ")]
 
 
 def train_command(run: RunConfig, scale: str) -> str:
-    """The command that trains this run alone, from the preset of that scale that it is most like."""
+    """The command that trains this run alone, starting from the closest preset of that scale."""
     presets = (scale, SMALLER.get((run.task_name, scale), scale))
     return min((_train_command(run, name) for name in presets), key=len)
 
@@ -204,10 +204,10 @@ def verdict(
 ) -> str:
     """Whether the claim held: a difference counts when it is outside its 95% confidence interval (Student's t).
 
-    `widest` is the largest spread between seeds that is known of such scores: what pairs with fewer than two degrees of
-    freedom are taken to spread by; where none is known, single seeds must differ by `ALONE` of the score to count. Two
-    that are said to be about as good may differ by `close`, by default `CLOSE` of the score, their noise included;
-    single seeds must differ by more than that to count.
+    `widest` is the largest known spread between seeds of such scores, assumed for pairs with fewer than two degrees of
+    freedom; where none is known, single seeds must differ by `ALONE` of the score to count. Scores that are claimed to
+    match may differ by `close` (default: `CLOSE` of the score), noise included; single seeds must differ by more than
+    that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
@@ -222,7 +222,7 @@ def verdict(
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = "not decided: neither has learned it"
     elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
-        answer = "not decided: nobody knows how seeds spread"
+        answer = "not decided: the spread over seeds is unknown"
     elif claim.equal and abs(gain) - noise > close:
         answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
     elif claim.equal and abs(gain) + noise <= close:

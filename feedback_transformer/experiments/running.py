@@ -1,4 +1,4 @@
-"""Many trainings, some at a time, each in a process of its own: watched, stopped and gone on with."""
+"""Many trainings, several at a time, each in its own process: shown live, stopped and resumed together."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ SHOWN = 12  # rows of the live table: those that run, then the newest
 
 
 class Job(NamedTuple):
-    """A training: its name for people, what it is, and its folder."""
+    """A training: its display name, its configuration and its folder."""
 
     name: str
     run: RunConfig
     folder: Path
-    command: str | None = None  # that trains it alone, for its record
+    command: str | None = None  # the command that trains it alone, for its record
 
 
 def finished_record(job: Job) -> dict[str, Any] | None:
-    """The record of this very run, if it is finished."""
+    """The record of exactly this run, if it is finished."""
     try:
         record = json.loads((job.folder / "record.json").read_text())
     except (OSError, json.JSONDecodeError):
@@ -58,9 +58,9 @@ def train_all(
     device: str = "cpu",
     threads: int = 1,
 ) -> int:
-    """Up to `at_a_time` trainings together, in order; `done` hears of each that has finished.
+    """Run the trainings in order, up to `at_a_time` at once; `done` is called for each that has finished.
 
-    One that fails does not keep the others from being done. Returns an exit code.
+    One that fails does not stop the others. Returns an exit code.
     """
     if at_a_time < 1:
         raise ConfigError(f"--jobs = {at_a_time} must be 1 or more")
@@ -82,7 +82,7 @@ def train_all(
             if stopping.is_set() and code != INTERRUPTED:
                 code = INTERRUPTED
                 for process in working.values():
-                    process.terminate()  # which makes a training save itself
+                    process.terminate()  # a training saves itself when terminated
             for key, process in list(working.items()):
                 if not process.is_alive():
                     process.join()
@@ -94,14 +94,14 @@ def train_all(
                         failed.append(jobs[key].name)
         _drain(updates, watch)
     if code == INTERRUPTED:
-        print("stopped, and everything is saved; run it again to go on", file=sys.stderr)
+        print("stopped; everything is saved. Run the same command again to continue", file=sys.stderr)
     elif failed:
         print(f"{len(failed)} of {len(jobs)} failed: {', '.join(failed)}", file=sys.stderr)
     return code
 
 
 def _drain(updates: Any, watch: Watch) -> None:
-    """Show what has been reported, waiting a moment for the first of it: trainings report without end."""
+    """Show what has been reported, waiting briefly for the first report only, since reports never stop coming."""
     try:
         watch.show(*updates.get(timeout=0.3))
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""Appendix, figure on single-layer memory (char-PTB): which layer is the best memory for all layers?"""
+"""Appendix, figure on single-layer memory (char-PTB): which layer makes the best memory?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Table 5: training and inference speed, Feedback over Transformer; nothing is trained for it.
+"""Table 5: training and inference speed, Feedback relative to the Transformer; nothing is trained for it.
 
-Ours come from the records of `bench`, where both take turns in one run. The paper measures on GPUs, we on a core:
-ratios can be compared, speeds cannot.
+Our numbers come from the records of `bench`, where both take turns in one run. The paper measures on GPUs and we on
+one CPU core: ratios can be compared, speeds cannot.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ Pair = tuple[float, float]  # Feedback, Transformer
 
 
 class Speed(NamedTuple):
-    """A row: the paper's two speeds, and where the record of a benchmark tells ours."""
+    """A row: the paper's two speeds, and where to find ours in a benchmark record."""
 
     task: str
-    paper: Pair  # words a second, or frames
+    paper: Pair  # words (or frames) per second
     option: str  # of `bench`
     part: str  # of its record
     shape: str  # of ours
-    wanted: Mapping[str, object] = {}  # what the rows of that part have
+    wanted: Mapping[str, object] = {}  # values that select the rows of that part
     rate: str = "tokens_per_second"
 
     def date(self, results: Path) -> str:
-        """When; what was measured before another row may know older models."""
+        """When it was measured; rows measured earlier may be of older code."""
         path = results / RECORDS[self.option]
         return str(read_record(path)["machine"]["date"])[:10] if path.exists() else "-"
 
     def here(self, results: Path) -> Pair | None:
-        """Feedback's and the Transformer's, if that was measured."""
+        """Our two speeds, or None if not measured."""
         if not (path := results / RECORDS[self.option]).exists():
             return None
         rows = [row for row in read_record(path)[self.part] if self.wanted.items() <= row.items()]
@@ -40,7 +40,7 @@ class Speed(NamedTuple):
         return (rates["feedback"], rates["transformer"]) if "feedback" in rates else None
 
 
-# Words a second in training and at inference.
+# Words per second in training and at inference.
 PAPER = {
     "language": {"feedback": (84_400, 2_176), "transformer": (296_000, 592)},
     "translation": {"feedback": (126_000, 5_410), "transformer": (280_000, 3_190)},
@@ -51,7 +51,7 @@ def paper(task: str, place: int) -> Pair:
     return PAPER[task]["feedback"][place], PAPER[task]["transformer"][place]
 
 
-FRAMES = (22_300, 22_300)  # of both, learning to navigate a maze
+FRAMES = (22_300, 22_300)  # per second, of both models, in maze navigation
 SHALLOW = 4.2  # times as fast with 1 decoder layer as with 6 (Section 4.2.1)
 
 # The benchmarks that the table is made from, by the option of `bench`.
@@ -80,8 +80,8 @@ SPEEDS = (
 
 
 def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
-    """The header and a row a speed: ratios, and what they are of."""
-    header = ["Feedback over Transformer", "paper", "here", "feedback, per second", "shape", "made by", "measured"]
+    """The header and one row per speed: the ratios, and what was measured."""
+    header = ["Feedback / Transformer", "paper", "here", "Feedback, per second", "shape", "command", "measured"]
     rows = []
     for speed in SPEEDS:
         found = speed.here(results)

@@ -28,13 +28,13 @@ FORMAL = {
 
 
 class Tracking(NamedTuple):
-    """A task: its scores, what is made smaller, what others have published."""
+    """A task: its scores, what is reduced, and published results."""
 
     task: str
     title: str
     scores: tuple[str, ...]
     reduced: str
-    chance: float  # the first score of a model that has learned nothing, and a little
+    chance: float  # slightly above the first score of a model that has learned nothing
     elsewhere: tuple[Elsewhere, ...] = ()
 
 
@@ -56,10 +56,10 @@ TASKS = (
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
     Tracking("s5", "Sequences of 256 permutations of five things, trained on 32", ("accuracy", "last"),
              "0.4M parameters (LSTM: 0.3M), 25.4M tokens; the weighted sum starts near the top layer (`memory_top=2`)",
-             0.05, (Elsewhere("all models, at most", {"last": 0.025}, LOOPED),)),
-    Tracking("flip-flop", "Flip-flop language, trained with 80% to ignore", ("sparse", "dense"),
+             0.05, (Elsewhere("the best of all models there", {"last": 0.025}, LOOPED),)),
+    Tracking("flip-flop", "Flip-flop language, trained with 80% ignore instructions", ("sparse", "dense"),
              f"{SIZE}, 1.6M tokens", 0.55,
-             (Elsewhere("LSTM of one layer, 128 wide", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),)),
+             (Elsewhere("LSTM, one layer of width 128", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),)),
     Tracking("recall", "Associative recall of 16 keys", ("accuracy",), f"{SIZE}, 7.0M tokens", 0.1),
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 All scores, the paper's too, are fractions of 1 here. The paper's Transformer has 4 layers, and a second one in the
 algorithmic task has 8. On a laptop the Feedback Transformer has 2 layers, and all other models are trained on as many
-tokens; Transformers with 8 layers, and those that train for longer, with one seed. Copy and reverse with an encoder are
+tokens. Transformers with 8 layers, and those that train for longer, have one seed. Copy and reverse with an encoder are
 in `copy_pairs.py`.
 """
 
@@ -21,13 +21,13 @@ LABELS = {
     "lstm": "LSTM",
 }
 FIELDS = {"feedback": {}, "transformer-4": {"num_layers": "4"}, "transformer-8": {"num_layers": "8"}, "lstm": {}}
-WIDE = {"model_dim": "128"}  # an LSTM of twice the width has room, and is cheap
-CHANCE = {"character": 0.11}  # one digit of ten, and a little
+WIDE = {"model_dim": "128"}  # an LSTM needs twice the width, and is cheap
+CHANCE = {"character": 0.11}  # slightly above one digit in ten
 Numbers = Mapping[str, Mapping[str, float]]
 
 
 class Toy(NamedTuple):
-    """A task of the table: its scores, the paper's numbers by model and score, and what is made smaller."""
+    """A task of the table: its scores, the paper's numbers by model and score, and what is reduced."""
 
     task: str
     title: str
@@ -35,7 +35,7 @@ class Toy(NamedTuple):
     scores: tuple[str, ...]
     paper: Numbers
     reduced: str
-    longer: tuple[str, str, str] | None = None  # a field, its value, in words: rows that learn from more tokens
+    longer: tuple[str, str, str] | None = None  # rows that train on more tokens: a field, its value, and a label
 
 
 SIZE = (
@@ -45,7 +45,7 @@ SIZE = (
 )
 COPYING = (
     f"{SIZE} up to 16 steps, scores scaled by the number of memories in sight, strings of 1 to 40 digits, many with "
-    "few different digits, four in a row with one memory, 15.7M tokens, 256 test strings"
+    "few different digits, four strings in a row sharing one memory, 15.7M tokens, 256 test strings"
 )
 TOYS = (
     Toy(
@@ -90,7 +90,7 @@ TOYS = (
 
 
 def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
-    """A model of the table; `longer` learns from more tokens, as toy.longer says."""
+    """A model of the table; `longer` trains on more tokens, as `toy.longer` says."""
     fields = dict(FIELDS[name])
     key, label = f"{toy.task}/{name}", LABELS[name]
     if name == "lstm" and scale == "laptop":
@@ -108,7 +108,7 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
     rows = [variant(toy, scale, name) for name in LABELS if name != "transformer-8" or name in toy.paper]
     if scale == "laptop" and toy.longer:
         rows += [variant(toy, scale, name, longer=True) for name in ("feedback", "transformer-4")]
-    if scale == "laptop" and toy.task == "random-walk":  # the demonstration's, trained by `demo`
+    if scale == "laptop" and toy.task == "random-walk":  # the demo's models
         rows += [
             Variant(
                 "random-walk/transformer", "Transformer, 2 layers", preset(toy.task, core="transformer"), seeds=(0,)
@@ -119,7 +119,7 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
 
 
 def compare(toy: Toy, words: str, better: str, worse: str, ours: bool = False, unequal: bool = False) -> list[Claim]:
-    """One claim a score."""
+    """One claim per score."""
     return [
         Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s), ours=ours, unequal=unequal)
         for s in toy.scores
@@ -127,7 +127,7 @@ def compare(toy: Toy, words: str, better: str, worse: str, ours: bool = False, u
 
 
 def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
-    """Those of the paper's text; more where it compares with more than the Transformer of 4 layers."""
+    """The claims of the paper's text, and where we train longer, our own."""
     feedback, key = f"{toy.task}/feedback", f"{toy.task}/transformer-4"
     if toy.task == "counting-50":
         return (Claim("both count to 50", feedback, key, equal=True, chance=0.9),)

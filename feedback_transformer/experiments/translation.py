@@ -23,18 +23,18 @@ TABLE_2 = {
 }  # fmt: skip
 DEEP_ENCODER = {"encoder_layers": "12", "layer_drop": "0.1"}
 
-# On a laptop: how the pairs are prepared (docs/translation.md tells of what), and how many of them weights are chosen
-# by and tested on (0: all).
+# On a laptop: how the pairs are prepared (docs/translation.md says from what), and how many of them are used for
+# validation and for testing (0: all).
 PREPARE = {
     "multi30k": "multi30k",
     "iwslt14-deen": "iwslt14-deen --from FOLDER --vocab-size 4000 --max-length 100 --skip '<S_[0-9]+>'",
     "wmt14-ende": "wmt14-ende --from FOLDER --vocab-size 6000 --max-length 40",
     "cnn-dailymail": "cnn-dailymail --from FOLDER --vocab-size 6000 --source-words 120 --max-length 200",
 }
-UNTAUGHT = 3.0  # BLEU, and more than what some frequent words get
+UNTAUGHT = 3.0  # BLEU, above what writing only frequent words gets
 AFTERWARDS = "Scored with the best weights and a length penalty of 1; the paper's own procedure, afterwards: "
 SMALL_PAIR_MODEL = "width 96 instead of 512 and 2 encoder layers instead of 6"
-LEAST = 0.5  # BLEU: what the choice of 1,000 sentences alone makes of a difference
+LEAST = 0.5  # BLEU: the noise of choosing 1,000 sentences
 HELD_OUT = {"multi30k": (500, 0), "iwslt14-deen": (500, 1500), "wmt14-ende": (500, 1000), "cnn-dailymail": (100, 300)}
 
 
@@ -62,7 +62,7 @@ def over_depth(task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple
 
 
 def depth_claims(task: str, depths: tuple[int, ...], ours: bool = False) -> tuple[Claim, ...]:
-    """Feedback is better at every depth, and most of all where the decoder is shallowest; `ours`: only we ask that."""
+    """Feedback is better at every depth, and most where the decoder is shallowest, which may be our own question."""
     every = tuple(
         Claim(f"with {depth} decoder layer{'s' * (depth > 1)} Feedback beats the Transformer",
               f"{task}/feedback-{depth}", f"{task}/transformer-{depth}", chance=UNTAUGHT)
@@ -72,7 +72,9 @@ def depth_claims(task: str, depths: tuple[int, ...], ours: bool = False) -> tupl
         return every
     first, last = depths[0], depths[-1]
     gaps = [(f"{task}/feedback-{depth}", f"{task}/transformer-{depth}") for depth in (first, last)]
-    return *every, Claim(f"and by more with {first} than with {last}", *gaps[0], than=gaps[1], ours=ours)
+    layers = f"{first} decoder layer{'s' * (first > 1)}"
+    words = f"Feedback's lead is larger with {layers} than with {last}"
+    return *every, Claim(words, *gaps[0], than=gaps[1], ours=ours)
 
 
 def variants(scale: str) -> list[Variant]:

@@ -1,4 +1,4 @@
-"""Worlds to act in (sections 4.1.1 and 4.2.2, appendix): corridor, maze navigation, maze easy, water maze."""
+"""Reinforcement learning (sections 4.1.1 and 4.2.2, appendix): corridor, maze navigation, maze easy, water maze."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from feedback_transformer.environments.settings import PAPER_LSTMS
 from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
-# The memory sizes of a corridor's length, some below it and some above.
+# Memory sizes for each corridor length, some below it and some above.
 MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
     "smoke": {3: (2, 4)},
     "laptop": {30: (2, 4, 8, 16, 64), 100: (4, 128)},
     "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
 }
-COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # a length, a small memory and a large
+COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # length, small memory, large memory
 
 PAPER_TRIALS = tuple(range(10))  # of the mazes
 
@@ -56,8 +56,8 @@ CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, figure of the corridor task",
-    reduced="0.1M parameters, 30 and 100 steps to walk (the paper gives no length) after a curriculum of 3, 10 and 18, "
-    "1.0M to 2.8M frames, one seed at 100",
+    reduced="0.1M parameters, corridors of 30 and 100 steps (the paper gives no length) after a curriculum of 3, 10 "
+    "and 18, 1.0M to 2.8M frames, one seed at length 100",
     variants=corridor_variants,
     claims=corridor_claims,
     axis="memory size",
@@ -66,7 +66,7 @@ CORRIDOR = Experiment(
 
 
 def world_experiment(task: str, title: str, where: str, reduced: str) -> Experiment:
-    """Three cores in one world: how they learned, and where they ended below the oracle."""
+    """Three cores in one world: their learning curves and final rewards, with the oracle's."""
 
     def variants(scale: str) -> list[Variant]:
         runs = {core: preset(task, scale, core) for core in CORES}

@@ -1,10 +1,10 @@
 """The same maths, faster: a whole block of Feedback Transformer steps as one function of tensors.
 
-    engines()             what there is, what each covers, and whether it can run here
-    choose(name, needs)   the engine for a block: the one that is named, or under "auto" the fastest that covers it
+    engines()             the engines, what each covers, and whether it can run here
+    choose(name, needs)   the engine for a block: the named one, or for "auto" the fastest that covers it
 
-Every engine follows `contract.py` and computes the numbers of the step loop in `model/feedback.py`, which is the
-engine `loop`: the truth, and what is left when nothing faster covers a model.
+Every engine follows `contract.py` and computes the same numbers as the step loop in `model/feedback.py`. That loop is
+the engine `loop`: the reference, and the fallback when nothing faster covers a model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BlockFunction(Protocol):
-    """y, memories of a block: see `contract.py`."""
+    """Computes y and memories of a block: see `contract.py`."""
 
     def __call__(
         self,
@@ -56,7 +56,7 @@ class Needs(NamedTuple):
 
     device: str = "cpu"
     dtype: torch.dtype = torch.float32
-    one_memory: bool = True  # a step leaves one memory for all layers, not one a layer
+    one_memory: bool = True  # a step leaves one memory for all layers, not one per layer
     autocast: bool = False
     plain: bool = True  # no hooks on the layers inside, no module replaced by another kind
 
@@ -74,7 +74,7 @@ class Engine:
     unavailable: Callable[[], str | None] = lambda: None  # why it cannot run here, and what to do about it
 
     def lacks(self, needs: Needs) -> str | None:
-        """What this engine does not cover of what is needed, in words, or None."""
+        """The first need that this engine does not cover, in words; None if it covers all."""
         if self.block is None:
             return None
         if not needs.one_memory:
@@ -135,9 +135,9 @@ _ENGINES = (
         unavailable=_native_unavailable,
     ),
     Engine("fused", "one autograd function with a hand-written backward, in torch operations", fused_block, (), DTYPES),
-    Engine("loop", "the readable step loop under autograd: the truth", None),
+    Engine("loop", "the readable step loop under autograd, which defines the results", None),
     Engine(
-        "fused+compile", "fused, its two step functions run through torch.compile",
+        "fused+compile", "fused, with its two step functions compiled by torch.compile",
         functools.partial(fused_block, compiled=True), (), DTYPES, automatic=False,
     ),
 )  # fmt: skip
@@ -162,7 +162,7 @@ def find(name: str) -> Engine:
 
 
 def choose(name: str, needs: Needs) -> Engine:
-    """The engine of that name, or an error that says why not; for "auto" the fastest that covers the needs."""
+    """The named engine, or an error that says why it cannot be used; for "auto" the fastest that covers the needs."""
     if name == "auto":
         return _fastest(needs)
     engine = find(name)
@@ -187,4 +187,4 @@ def _fastest(needs: Needs) -> Engine:
 
 @functools.cache
 def _say_once(name: str, reason: str) -> None:
-    warnings.warn(f"the engine {name!r} cannot run here, a slower one is used: {reason}", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"the engine {name!r} cannot run here; using a slower one: {reason}", RuntimeWarning, stacklevel=4)

@@ -1,1 +1,1 @@
-"""From records to tables and pictures; never trains."""
+"""Turns records into tables and figures; never trains."""

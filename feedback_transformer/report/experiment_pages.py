@@ -1,6 +1,6 @@
-"""A page of Markdown for each experiment, made from its file and its records: docs/experiments/NAME.md.
+"""One Markdown page per experiment, generated from its file and its records: docs/experiments/NAME.md.
 
-Nothing on them is written by hand, so that they stay true; what is to be said of an experiment stands in its file.
+Nothing on these pages is written by hand, so they stay correct; remarks on an experiment go into its file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = "../.."  # from there
 
 
 def experiment_pages(results: Path) -> dict[str, str]:
-    """The text of every page, by its file's name."""
+    """The text of every page, by file name."""
     return {f"{name}.md": experiment_page(experiment, results) for name, experiment in EXPERIMENTS.items()}
 
 
@@ -33,17 +33,18 @@ def experiment_page(experiment: Experiment, results: Path) -> str:
     paper = f"\n{command} --scale paper     the published hyperparameters" if experiment.variants("paper") else ""
     parts = [
         f"# {experiment.title}",
-        f"Made from [{file}]({ROOT}/{file}) and its records by `make readme`. Others: [results.md](../results.md).",
+        f"Generated from [{file}]({ROOT}/{file}) and its records by `make readme`. All experiments: "
+        "[results.md](../results.md).",
         f"{experiment.place_in_words} Verdict: **{outcome.overall()}**.",
         module.__doc__.strip(),
-        f"{command} --plan            what would be done, and its cost\n"
-        f"{command} --jobs 2          what has no record yet, two runs at a time\n"
-        f"{command} --scale smoke     seconds: does it run?{paper}",
+        f"{command} --plan            what would be run, and what it costs\n"
+        f"{command} --jobs 2          train what has no record yet, two runs at a time\n"
+        f"{command} --scale smoke     takes seconds: does it run?{paper}",
         outcome.markdown(),
         *([figure] if any(outcome.records.values()) else []),
         "## The runs",
-        "A run alone is trained by its command, with any seed. A record holds configuration, commit, machine,\n"
-        "cost, learning curve and scores.",
+        "Each command trains one run; change `--seed` for another seed. A record holds the configuration, commit,\n"
+        "machine, cost, learning curve and scores.",
         markdown_table(
             ["run", "command", "records, by seed"], [_run(variant, results) for variant in outcome.variants]
         ),
@@ -58,7 +59,7 @@ def _run(variant: Variant, results: Path) -> list[str]:
 
 
 def write_pages(results: Path, folder: Path = FOLDER) -> None:
-    """All pages, and no others."""
+    """Write all pages and delete any others."""
     folder.mkdir(parents=True, exist_ok=True)
     pages = experiment_pages(results)
     for path in folder.glob("*.md"):
@@ -69,7 +70,7 @@ def write_pages(results: Path, folder: Path = FOLDER) -> None:
 
 
 def verdict_table(results: Path) -> str:
-    """A row an experiment, for a page in docs/."""
+    """One row per experiment, for a page in docs/."""
     outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
     rows = [
         [

@@ -21,7 +21,7 @@ LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
 ONE_SEED = "(one seed)"
-BEST_ONLY = " by the best weights, not by the last"
+BEST_ONLY = " with the best weights, not with the last"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class Outcome:
-    """What is known of an experiment at a scale."""
+    """What the records say about an experiment at a scale."""
 
     def __init__(self, experiment: Experiment, scale: str, results: Path) -> None:
         self.experiment, self.scale = experiment, scale
@@ -50,16 +50,16 @@ class Outcome:
         self.metric = self.scores[0]  # what ranks, and is drawn
 
     def _refuse_other_data(self, results: Path) -> None:
-        """What was learned from another corpus is no other seed. Its vocabulary tells, which is made from it; the
-        oldest records tell nothing."""
+        """A run on another corpus is not another seed. The vocabulary, which is made from the corpus, tells them apart;
+        the oldest records have no fingerprint and pass."""
         seen: dict[str, str] = {}
         for key, records in self.records.items():
             for record in records:
                 own = (record.get("fingerprints") or {}).get("vocabulary")
                 if own and seen.setdefault(record["run"]["task_name"], own) != own:
                     raise ConfigError(
-                        f"{results / key}-seed-{record['run']['seed']}.json is of other data than the rest of "
-                        f"{self.experiment.name}; keep the two apart (--results)"
+                        f"{results / key}-seed-{record['run']['seed']}.json was trained on other data than the rest "
+                        f"of {self.experiment.name}; keep the two in separate folders (--results)"
                     )
 
     def score(self, key: str, name: str = "") -> Score | None:
@@ -67,13 +67,13 @@ class Outcome:
         return Score(values) if values else None
 
     def ending(self, key: str) -> Score | None:
-        """By the weights of the end, where `score` is by the best of the validation."""
+        """The score of the final weights; `score` uses those that were best on the validation set."""
         values = tuple(record["curve"][-1][self.metric] for record in self.records.get(key, []))
         return Score(values) if values else None
 
     @property
     def split(self) -> str:
-        """What its scores are of."""
+        """The split that the scores are measured on."""
         return "dev" if self.experiment.development else "test"
 
     def value(self, record: Record, name: str) -> float:
@@ -85,11 +85,11 @@ class Outcome:
         return self.metric in LOWER_IS_BETTER
 
     def cost_hours(self) -> float:
-        """Of one core, all runs together."""
+        """Core-hours of all runs together."""
         return sum(record["cpu_seconds"] for records in self.records.values() for record in records) / 3600
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
-        """The header and a row a variant; then what others have published."""
+        """The header and one row per variant, then the published results of others."""
         elsewhere = self.experiment.elsewhere
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
@@ -104,11 +104,11 @@ class Outcome:
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
     def _unit(self) -> str:
-        """What is counted in a training: tokens, or the frames of a world."""
+        """What a training run counts: tokens, or the frames of an environment."""
         return next((r[0].get("unit", "tokens") for r in self.records.values() if r), "tokens")
 
     def _bounds(self) -> list[tuple[str, str]]:
-        """What the oracle and chance get in a world, over the seeds; where worlds differ, they say nothing."""
+        """What the oracle and chance get, averaged over the seeds; nothing where the environments differ."""
         tasks = {str(variant.run.task) for variant in self.variants}
         known = [r["bounds"] for records in self.records.values() for r in records if "bounds" in r]
         if not known or len(tasks) > 1:
@@ -132,12 +132,12 @@ class Outcome:
         return row + ([self._numbers(variant.published)] if published else [])
 
     def _numbers(self, of: Callable[[str], float | None]) -> str:
-        """What is published, a number a score."""
+        """The published numbers, one per score."""
         numbers = ["-" if (number := of(name)) is None else f"{number:g}" for name in self.scores]
         return " / ".join(numbers) if set(numbers) != {"-"} else "-"
 
     def _beside(self) -> dict[str, str]:
-        """The other scores that its records have, where the experiment does not say which it wants."""
+        """Further scores that all records have: name -> column title."""
         tests = [record["test"] for records in self.records.values() for record in records]
         hidden = () if self.experiment.one_machine else (SPEED,)
         others = {name: title for name, title in BESIDE.items() if name not in (*self.scores, *hidden)}
@@ -154,7 +154,7 @@ class Outcome:
         return Score(values) if values else None
 
     def claims(self) -> list[Answer]:
-        """The paper's claims, and whether they held; those that this scale has the runs for."""
+        """The claims that this scale has runs for, and whether they held."""
         keys = {variant.key for variant in self.variants}
         return [self._answer(claim) for claim in self.experiment.claims(self.scale) if claim.compared() <= keys]
 
@@ -174,9 +174,9 @@ class Outcome:
         if claim.than is not None and said.startswith("holds") and not ahead.startswith("holds"):
             said = ahead  # by more than elsewhere, but not ahead to begin with
         if self.scale == "smoke":
-            said = "not decided: smoke learns nothing"
+            said = "not decided: smoke runs learn nothing"
         elif not claim.unequal and self._learned_from_more(claim):
-            said = "not decided: one has learned from more"
+            said = "not decided: trained on different amounts of data"
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
         if said.startswith("holds") and self.experiment.endings:
@@ -186,23 +186,23 @@ class Outcome:
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
 
     def _close(self, claim: Claim, worse: Score) -> float:
-        """How near is about as good, and too near for single seeds to tell apart."""
+        """The difference below which two scores count as equal, and single seeds cannot tell them apart."""
         if claim.equal and self.experiment.match:
             return self.experiment.match
         return max(CLOSE * abs(worse.mean), self.experiment.least)
 
     def _learned_from_more(self, claim: Claim) -> bool:
-        """Than another that it is compared with, by a tenth and more."""
+        """Whether one of the compared variants saw over a tenth more tokens than another."""
         tokens = [record["tokens"] for key in claim.compared() for record in self.records[key]]
         return max(tokens) > 1.1 * min(tokens)
 
     def _widest(self, name: str) -> float | None:
-        """The largest spread between the seeds of a variant, if one has several."""
+        """The largest spread between the seeds of any variant; None if none has several."""
         scores = [score for key in self.records if (score := self.score(key, name))]
         return max((score.spread for score in scores if len(score.values) > 1), default=None)
 
     def _published(self, claim: Claim, score: str) -> str:
-        """The paper's numbers for the two; nothing where it has none, or where gaps are compared."""
+        """The paper's numbers for the two variants; empty where it has none, or where gaps are compared."""
         published = {variant.key: variant.published(score) for variant in self.variants}
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
         if claim.than is not None or not any(numbers):
@@ -210,7 +210,7 @@ class Outcome:
         return " against ".join("-" if number is None else f"{number:g}" for number in numbers)
 
     def claim_rows(self) -> tuple[list[str], list[list[str]]]:
-        """The header and a row a claim; the paper's numbers where it gives some."""
+        """The header and one row per claim, with the paper's numbers where it gives any."""
         answers = self.claims()
         if any(answer.paper for answer in answers):
             rows = [[a.words, a.paper or "-", a.here or "-", a.verdict] for a in answers]
@@ -218,17 +218,17 @@ class Outcome:
         return ["claim", "here", "verdict"], [[a.words, a.here or "-", a.verdict] for a in answers]
 
     def overall(self) -> str:
-        """One verdict for all claims, or how many there are of each."""
+        """One verdict if all claims agree, else how many there are of each."""
         answers = [answer.verdict for answer in self.claims()]
         said = [kind_of(answer) for answer in answers]
         kinds = [kind for kind in VERDICTS if kind in said]
         single, judged = sum(ONE_SEED in a for a in answers), sum(a != "not run" for a in answers)
-        seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} by one seed"
+        seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} on one seed"
         lost = sum(BEST_ONLY in answer for answer in answers)
         seeds += f"; {lost} of {judged}{BEST_ONLY}" if lost else ""
         reduced = " reduced" if self.scale != "paper" else ""
         if kinds == ["not run"] and any(self.records.values()):
-            return "not run against others"
+            return "nothing to compare with yet"
         if len(kinds) == 1:
             return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
         words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}
@@ -236,7 +236,7 @@ class Outcome:
         return ", ".join(counts) + seeds if kinds else "no claim at this scale"
 
     def note(self) -> str:
-        """What was reduced, what it cost, and the command that makes it again."""
+        """What was reduced, what it cost, and the command that reproduces it."""
         scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
         if self.experiment.prepare and self.scale == "laptop":
@@ -247,18 +247,18 @@ class Outcome:
         published = self.experiment.elsewhere or any(variant.paper is not None for variant in self.variants)
         told = "" if published or not self.experiment.where else "The paper gives no numbers here. "
         if not any(self.records.values()):
-            return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, by {command}."
-        cost = f"{self.cost_hours():.1f} core-hours in all; minutes are of one core, a run."
-        return f"{reduced}{told}{cost} Made by {command}."
+            return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, with {command}."
+        cost = f"{self.cost_hours():.1f} core-hours in total; minutes are per run, on one core."
+        return f"{reduced}{told}{cost} Made with {command}."
 
     def markdown(self) -> str:
-        """Both tables, and the command that makes them again."""
+        """Both tables, and the command that reproduces them."""
         known = any(self.records.values()) or self.experiment.elsewhere
         parts = [markdown_table(*self.rows())] if known else []
         return "\n\n".join([*parts, self.note(), markdown_table(*self.claim_rows())])
 
     def charts(self) -> list[Chart]:
-        """The figure's panels: over the axis it has, or where each ended; and how each learned."""
+        """The figure's panels: scores over its axis, or final scores if it has none; and the learning curves."""
         known = [variant for variant in self.variants if self.records[variant.key]]
         if not known:
             return []
@@ -276,7 +276,7 @@ class Outcome:
         for variant in known:
             for record in self.records[variant.key]:
                 points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
-                later = points[1:] if len(points) > 2 else points  # the first flattens all
+                later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
                 lines.append(Series(self._name(variant), colours[variant.key], later))
         bounds = [record["bounds"]["oracle"] for v in known for record in self.records[v.key] if "bounds" in record]
         if bounds:
@@ -287,7 +287,7 @@ class Outcome:
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
         rows = [Row(v.label, colours[v.key], [self.value(r, self.metric) for r in self.records[v.key]]) for v in known]
         better = "further left" if self.lower_is_better else "further right"
-        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better; a dot a seed, a bar at the mean")
+        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better; one dot per seed, bar at the mean")
 
     def _by_place(self, known: list[Variant], metric: str) -> Chart:
         lines = []
@@ -298,15 +298,16 @@ class Outcome:
             means = [(place, sum(values) / len(values)) for place, values in scores]
             lines.append(Series(self._name(own[0]), number, dots, dots=True))  # type: ignore[arg-type]
             lines.append(Series(self._name(own[0]), number, means))  # type: ignore[arg-type]
-        return line_chart(lines, self.experiment.axis, f"test {metric.replace('_', ' ')}; a dot a seed", by_place=True)
+        label = f"test {metric.replace('_', ' ')}; one dot per seed"
+        return line_chart(lines, self.experiment.axis, label, by_place=True)
 
     def _name(self, variant: Variant) -> str:
-        """In a legend: of its line, where it is on one."""
+        """Its name in a legend: that of its line, if it is on one."""
         return CORES.get(variant.line, variant.line) if self.experiment.axis else variant.label
 
 
 def colours_of(variants: list[Variant]) -> dict[str, int]:
-    """A colour for each; what goes by the name of a core has that core's everywhere."""
+    """A colour for each variant; one labelled by a core's name has that core's colour in every figure."""
     own = {label: number for number, label in enumerate(CORES.values())}
     others = itertools.count(len(own))
     return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
@@ -319,7 +320,7 @@ def metric_of(record: Record) -> str:
 def reduction(experiment: Experiment, scale: str) -> str:
     """What was made smaller, in words."""
     if scale == "smoke":
-        return "Smoke: so small that it takes seconds, shows that everything runs, and learns nothing."
+        return "Smoke test: it takes seconds and shows that everything runs; the models learn nothing."
     return f"Reduced: {experiment.reduced}."
 
 
@@ -332,19 +333,20 @@ def kind_of(said: str) -> str:
     return next(kind for kind in VERDICTS if said.startswith(kind))
 
 
-def show(score: Score) -> str:
-    """The mean and, of several seeds, their spread; four digits say enough.
+def show(score: Score, digits: int | None = None) -> str:
+    """The mean and, for several seeds, their spread; four significant digits are enough.
 
     >>> show(Score((1.7195, 1.7245))), show(Score((185.322,)))
     ('1.722 ± 0.004', '185.3')
     """
-    digits = 3 if abs(score.mean) < 10 else 1
+    if digits is None:
+        digits = 3 if abs(score.mean) < 10 else 1
     spread = f" ± {score.spread:.{digits}f}" if len(score.values) > 1 else ""
     return f"{score.mean:.{digits}f}{spread}"
 
 
 def experiment_table(name: str, results: Path) -> str:
-    """Tables and figure, as its place in a document of docs/ wants them."""
+    """Tables and figure, for a document in docs/."""
     outcome = Outcome(EXPERIMENTS[name], "laptop", results)
     drawn = f"\n\n![{outcome.experiment.title}](../results/{name}.svg)" if outcome.charts() else ""
     return outcome.markdown() + drawn

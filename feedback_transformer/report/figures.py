@@ -1,4 +1,4 @@
-"""Pictures of learning and of walks."""
+"""Figures of learning curves and of walks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRONG = "#CC3311"
 def learning_figure(
     path: Path, records: Mapping[str, dict[str, Any]], by_step: Mapping[str, NDArray[np.float64]], metric: str
 ) -> None:
-    """Left: the held-out score over training tokens. Right: how it holds up along an episode, at the end."""
+    """Left: the held-out score over training tokens. Right: the score along an episode, after training."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for core, record in records.items():
         curve = record["curve"]
@@ -48,7 +48,7 @@ def _line(core: str) -> dict[str, Any]:
 def walk_figure(
     path: Path, size: int, start: int, truth: Sequence[int], predicted: Mapping[str, Sequence[int]]
 ) -> None:
-    """One walk, one panel a model: the true path in grey, the predicted one on top, wrong answers marked."""
+    """One walk, one panel per model: the true path in grey, the predicted one on top, wrong answers marked."""
     figure, panels = plt.subplots(
         1, len(predicted), figsize=(4 * len(predicted), 5.2), layout="constrained", squeeze=False
     )

@@ -1,4 +1,4 @@
-"""What we set out to reach in speed and memory, and what the benchmark's record says came of it."""
+"""Our goals for speed and memory, and what the benchmark's record says about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B64, S512 = FOUR[1], FOUR[3]
 
 
 class Goal(NamedTuple):
-    """A ratio, in words and as a function of the record (one value a case), and where it should be."""
+    """A ratio, in words and as a function of the record (one value per case), and its target."""
 
     words: str
     ratios: Callable[[Record], list[float]]
@@ -34,7 +34,7 @@ class Goal(NamedTuple):
 
 
 def training(record: Record, name: str, shape: str, dropout: float = 0.2, shared: bool = True) -> float:
-    """Tokens a second."""
+    """Tokens per second."""
     wanted = {"contender": name, "shape": shape, "dropout": dropout, "shared_kv": shared}
     return _find(record["training"], wanted)["tokens_per_second"]
 
@@ -95,7 +95,7 @@ GOALS = (
 
 
 def goal_table(record: Record, two_threads: Record) -> str:
-    """All goals; the last one compares two runs, of one thread and of two, if one machine and one code made both."""
+    """All goals. The last compares a run with one thread to one with two, if both are of the same machine and code."""
     ratio = training(two_threads, "native", B64) / training(record, "native", B64)
     threads = Goal("native, two threads / one, B64 (two runs)", lambda _: [ratio], 1.9)
     rows = [goal.row(record) for goal in (*GOALS, threads)]

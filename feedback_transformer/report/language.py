@@ -35,7 +35,7 @@ SHARED_MILLIONS = 126  # the Feedback Transformer of the paper's WikiText-103 re
 
 
 def count_parameters(column: Column, shared_kv: bool = False, core: str = "feedback") -> int:
-    """Of the model as it is built, without the memory that its weights would need."""
+    """Parameters of the model as built, without allocating its weights."""
     config = replace(PAPER_MODELS[column.model], shared_kv=shared_kv, core=core)
     with torch.device("meta"):
         model = LanguageModel(config, column.inputs, column.outputs)
@@ -44,7 +44,7 @@ def count_parameters(column: Column, shared_kv: bool = False, core: str = "feedb
 
 @functools.cache
 def paper_models_table() -> str:
-    """The paper's columns, the command that trains them, and their parameters beside ours."""
+    """The paper's columns, the commands that train them, and their parameter counts beside ours."""
     rows = []
     for column in PAPER_COLUMNS:
         own, shared = count_parameters(column), count_parameters(column, shared_kv=True)

@@ -1,7 +1,7 @@
-"""The report: one page from the records alone. First a board of all verdicts; then, chapter by chapter, each experiment
-with its claims, tables, figure, cost and commands.
+"""The report: one page, made from the records alone. First a board of all verdicts; then, chapter by chapter, each
+experiment with its claims, tables, figure, cost and commands.
 
-`markdown` says the same in Markdown, without the figures.
+`markdown` gives the same in Markdown, without the figures.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from feedback_transformer.report.tally import Tally, tallies
 TITLE = "The Feedback Transformer, reproduced"
 PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
 MEANING = (
-    "A claim holds when the difference between the means "
-    "over seeds is outside its 95% confidence interval (Student's t, the two variances pooled); a single seed is "
-    "taken to spread as those it is compared with or, where both are single, as the widest of the experiment, and must "
-    "be ahead by two percent at least (half a point of BLEU, a point of ROUGE), by a tenth where no spread is known. "
-    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. It is not decided "
-    "when the difference is smaller, or when neither has learned anything; it holds reduced when the runs are smaller "
-    "than the paper's. ± is the standard deviation between seeds."
+    "A claim holds when the difference between the means over seeds is in its favour and outside its 95% confidence "
+    "interval (Student's t, the two variances pooled). It is not decided when the difference is smaller, or when "
+    "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; where "
+    "both models have a single seed, the widest spread in the experiment is assumed, and the difference has to be at "
+    "least two percent (half a point of BLEU, a point of ROUGE), or a tenth of the score where no spread is known. "
+    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. A claim holds "
+    "reduced when the runs are smaller than the paper's. ± is the standard deviation between seeds."
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
 SOURCE = "Every number on this page comes from a record of a run."
-SUITE_CAPTION = "All at a glance; in brackets the paper's numbers, where it has them"
+SUITE_CAPTION = "All tasks; the paper's numbers in brackets, where it gives any"
 PAGE_STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
@@ -85,7 +85,7 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
 
 
 def page(results: Path, scale: str = "laptop") -> str:
-    """The whole page, which needs nothing but itself."""
+    """The whole page, self-contained."""
     chapters, speeds = chapters_of(results, scale), speed_sections(results)
     outcomes = [outcome for own in chapters.values() for outcome in own]
     return "\n".join(
@@ -101,7 +101,7 @@ def page(results: Path, scale: str = "laptop") -> str:
             f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {SOURCE}</p>',
             *(bar(whose, tally) for whose, tally in tallies(outcomes).items() if tally.verdicts),
             f'<p class="quiet">{key()}. {built(outcomes)}</p>',
-            f"<details><summary>How a verdict is made</summary><p>{MEANING}</p></details>",
+            f"<details><summary>How verdicts are reached</summary><p>{MEANING}</p></details>",
             board(chapters, speeds),
             *(chapter(title, own) for title, own in chapters.items()),
             *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
@@ -136,12 +136,12 @@ def markdown(results: Path, scale: str = "laptop") -> str:
 
 
 def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
-    """The page as a file, and its tables in Markdown beside it, which is returned."""
+    """Write the page, and its tables as Markdown beside it; returns the path of the latter."""
     if not results.is_dir():
-        raise ConfigError(f"--results = {results} is not a folder; `feedback-transformer reproduce` makes records")
+        raise ConfigError(f"--results = {results} is not a folder; make records with `feedback-transformer reproduce`")
     tables = path.with_suffix(".md")
     if tables == path:
-        raise ConfigError(f"--out = {path} is where the tables would go; name the page, as report.html")
+        raise ConfigError(f"--out = {path} is where the tables would go; name the page itself, for example report.html")
     try:
         path.write_text(page(results, scale))
         tables.write_text(markdown(results, scale))
@@ -160,7 +160,7 @@ def chapters_of(results: Path, scale: str) -> dict[str, list[Outcome]]:
 
 
 def built(outcomes: list[Outcome]) -> str:
-    """When, and from what; experiments share records, which are counted once."""
+    """When the page was built, and from what; records that experiments share are counted once."""
     shared = {key: records for outcome in outcomes for key, records in outcome.records.items()}
     seconds = [record["cpu_seconds"] for records in shared.values() for record in records]
     today = datetime.date.today().isoformat()
@@ -175,7 +175,7 @@ def bar(whose: str, tally: Tally) -> str:
 
 
 def board(chapters: Mapping[str, list[Outcome]], speeds: list[SpeedSection]) -> str:
-    """A row an experiment, a mark a claim; and a row a benchmark."""
+    """One row per experiment with one mark per claim, and one row per benchmark."""
     header, tables = ["experiment", "claims", "verdict"], []
     for title, outcomes in chapters.items():
         rows = [[link(o.experiment.name, o.experiment.title), marks(o), escape(o.overall())] for o in outcomes]
@@ -192,14 +192,14 @@ def key() -> str:
 
 
 def marks(outcome: Outcome) -> str:
-    """One for each claim; what it says and how it came out is told on pointing at it."""
+    """One mark per claim; its tooltip gives the claim and the verdict."""
     said = [(COLOURS[kind_of(answer.verdict)], f"{answer.words}: {answer.verdict}") for answer in outcome.claims()]
     inside = "".join(f'<i class="{colour}" title="{escape(words)}"></i>' for colour, words in said)
     return f'<span class="marks">{inside}</span>'
 
 
 def chapter(title: str, outcomes: list[Outcome]) -> str:
-    """Its experiments, and before them the table of them all, where they share their models."""
+    """Its experiments, after a table of them all where they share their models."""
     header, rows = suite_rows(outcomes)
     cells = [list(map(escape, row)) for row in rows]
     shared = [table(header, cells, caption=SUITE_CAPTION)] if title in SUITES.values() else []
@@ -207,7 +207,7 @@ def chapter(title: str, outcomes: list[Outcome]) -> str:
 
 
 def section(outcome: Outcome) -> str:
-    """All there is to say of one experiment."""
+    """Everything about one experiment."""
     experiment = outcome.experiment
     heads, claims = outcome.claim_rows()
     parts = [
@@ -226,14 +226,14 @@ def section(outcome: Outcome) -> str:
 
 
 def runs(outcome: Outcome) -> str:
-    """Each run with the command that makes it again, to be unfolded."""
+    """Each run with the command that reproduces it, folded."""
     rows = []
     for variant in outcome.variants:
         for record in outcome.records[variant.key]:
             score, minutes = f"{outcome.value(record, outcome.metric):.4g}", f"{record['cpu_seconds'] / 60:.1f}"
             cells = [f"{variant.label}, seed {record['run']['seed']}", score, minutes]
             rows.append([*map(escape, cells), f"<code>{escape(record.get('command') or '')}</code>"])
-    made = table(["run", f"{outcome.split} {outcome.metric}", "minutes", "made again by"], rows, "words")
+    made = table(["run", f"{outcome.split} {outcome.metric}", "minutes", "command"], rows, "words")
     return f"<details><summary>Each run and its command</summary>{made}</details>"
 
 
@@ -245,7 +245,7 @@ def speed_section(speed: SpeedSection) -> str:
 
 
 def charts_row(charts: Sequence[Chart]) -> list[str]:
-    """Side by side, where there are any."""
+    """The charts side by side, if there are any."""
     return [f'<div class="charts">{"".join(chart.svg() for chart in charts)}</div>'] if charts else []
 
 
@@ -254,7 +254,7 @@ def link(name: str, title: str) -> str:
 
 
 def badge(said: str) -> str:
-    """A verdict in its colour; what follows it in plain words."""
+    """A verdict in its colour, and what follows it as plain text."""
     verdict, bracket, rest = said.partition(" (")
     return f'<span class="verdict {COLOURS[kind_of(verdict)]}">{escape(verdict)}</span>{escape(bracket + rest)}'
 
@@ -265,7 +265,7 @@ def with_code(text: str) -> str:
 
 
 def table(header: list[str], rows: list[list[str]], kind: str = "", caption: str = "") -> str:
-    """Cells are HTML already; each knows its column's head, for where a row becomes a list."""
+    """Cells are HTML already; each carries its column's head, for narrow screens where a row becomes a list."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     lines = [zip(header, row, strict=True) for row in rows]
     cells = ["".join(f'<td data-head="{escape(name)}"><span>{cell}</span></td>' for name, cell in row) for row in lines]

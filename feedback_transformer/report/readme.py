@@ -1,4 +1,4 @@
-"""From the records: the tables of README.md and docs/, the experiments' figures and their pages. `make readme`."""
+"""`make readme`: the tables of README.md and docs/, the experiments' figures and their pages, from the records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Record = dict[str, Any]
 
 
 def filled(document: str, results: Path) -> str:
-    """The document with its tables as the records have them."""
+    """The document with its tables filled from the records."""
 
     def bench() -> Record:
         return read_record(results / "bench.json")

@@ -19,13 +19,13 @@ VALUES = {"microseconds_a_token": "µs", "kilobytes_a_token": "kB"}
 
 
 def table(record: Record) -> Table:
-    """A row for each case; time and peak memory of each contender, a token."""
+    """One row per case: each contender's time and peak memory per token."""
     rows = record["spans"]
     names = list(dict.fromkeys(row["contender"] for row in rows))
     numbers = {(row["case"], row["contender"]): row for row in rows}
     heads = [f"{name}, {unit}" for unit in VALUES.values() for name in names]
     return Table(
-        f"Training, a token: processor time and peak extra memory, spans up to {record['settings']['memory_size']:,}",
+        f"Training, per token: processor time and peak extra memory, spans up to {record['settings']['memory_size']:,}",
         ["span of every head", *heads],
         [
             [case, *(f"{numbers[case, name][value]:,.0f}" for value in VALUES for name in names)]
@@ -47,10 +47,10 @@ def span_table(record: Record) -> str:
 
 
 def draw_chart(record: Record, path: Path) -> None:
-    """Time and memory a token over the span, both in powers; the case of one long head as a point of its own."""
+    """Time and memory per token over the span, on logarithmic axes; the case of one long head as a separate point."""
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     rows = record["spans"]
-    for panel, value, label in zip(panels, VALUES, ("time, µs a token", "peak memory, kB a token"), strict=True):
+    for panel, value, label in zip(panels, VALUES, ("time, µs per token", "peak memory, kB per token"), strict=True):
         for name in dict.fromkeys(row["contender"] for row in rows):
             own = [row for row in rows if row["contender"] == name]
             alike = [row for row in own if not row["long_heads"]]

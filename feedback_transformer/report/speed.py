@@ -1,7 +1,7 @@
 """Speed, from the record of a benchmark: tables in Markdown and on the terminal, a chart.
 
 record = {
-  "machine":    what `training.record.environment` tells, and the date,
+  "machine":    what `training.record.environment` returns, and the date,
   "settings":   {"repeats", "steps", "shapes", "dropout"},
   "notes":      {contender: what it is},
   "skipped":    {contender: why it did not take part},
@@ -20,11 +20,13 @@ from typing import Any, NamedTuple
 
 from matplotlib import pyplot as plt
 
+from feedback_transformer.kernels import find
 from feedback_transformer.report.tables import markdown_table
 
 Record = dict[str, Any]
 Row = dict[str, Any]
-REFERENCE = "transformer"  # what ratios lean on
+REFERENCE = "transformer"  # what ratios are relative to
+ENGINES = ("native", "fused", "loop")
 
 
 # -------------------------------------------------------------------------------------------------- tables
@@ -76,7 +78,7 @@ def _table(title: str, rows: list[Row], value: str, column: Callable[[Row], str]
 
 
 def summary_tables(record: Record) -> list[Table]:
-    """Training as it is mostly done, its memory, and generation."""
+    """The tables of README.md: training at the first dropout rate, its memory, and generation."""
     left_out = ("dropout 0,", "per layer")
     return [table for table in tables(record) if not any(words in f"{table.title}," for words in left_out)]
 
@@ -91,24 +93,29 @@ def about_speed(record: Record) -> str:
     return (
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps a block "
-        "(16 for the random walk, as the demonstration trains), "
-        "full memory, forward and backward; in brackets the ratio to "
-        "our Transformer."
+        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps per block "
+        "(16 for the random walk, as in the demo), full memory, forward and backward; in brackets the ratio to our "
+        "Transformer."
     )
 
 
 def speed_tables(record: Record, chosen: list[Table] | None = None) -> str:
-    """All tables, or those that are chosen, with the machine they were measured on."""
+    """All tables, or the chosen ones, with the machine they were measured on."""
     parts = [
         about_speed(record),
         *(table.markdown() for table in (tables(record) if chosen is None else chosen)),
-        "Who is who: " + "; ".join(f"`{name}`: {note}" for name, note in record["notes"].items()) + "; `floor`: the "
-        "matrix products of a training step alone, at the best rate torch reaches for any of them.",
+        "\n".join(["The rows:", "", *(f"- `{name}`: {note}" for name, note in notes(record).items())]),
     ]
     if record["skipped"]:
         parts.append("Not measured: " + "; ".join(f"`{k}` ({why})" for k, why in record["skipped"].items()) + ".")
     return "\n\n".join(parts)
+
+
+def notes(record: Record) -> dict[str, str]:
+    """What each contender is; our engines as they are described today, the others as the record describes them."""
+    known = {name: f"Feedback Transformer, {find(name).summary}" for name in ENGINES}
+    floor = "the matrix products of a training step alone, at the best rate torch reaches for any of them"
+    return {**{name: known.get(name, note) for name, note in record["notes"].items()}, "floor": floor}
 
 
 # --------------------------------------------------------------------------------------------------- chart
@@ -120,7 +127,7 @@ COLOURS = {
 
 
 def draw_chart(record: Record, path: Path) -> None:
-    """Training speed as bars, one panel a shape, at the first dropout of the record; the floor as a dashed line."""
+    """Training speed as bars, one panel per shape, at the record's first dropout rate; the floor as a dashed line."""
     dropout = record["settings"]["dropout"][0]
     rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))

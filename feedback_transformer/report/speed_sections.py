@@ -1,4 +1,4 @@
-"""Speed, for the report: the paper's Table 5, from the records of benchmarks, as far as they have been run."""
+"""Speed, for the report: the paper's Table 5, from the benchmark records that exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHOLE_MODELS = (("language modelling", LANGUAGE), ("translation", TRANSLATION))
 
 
 class SpeedSection(NamedTuple):
-    """What was measured, how, with what command, and the numbers."""
+    """What was measured, how, with which command, and the numbers."""
 
     name: str
     title: str
@@ -39,11 +39,11 @@ class SpeedSection(NamedTuple):
 
 
 def speed_sections(results: Path) -> list[SpeedSection]:
-    """Of every benchmark that has a record."""
+    """One section for every benchmark that has a record."""
     try:
         return _speed_sections(results)
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"a record of a benchmark in {results} is damaged ({error!r}); measure it again") from None
+        raise ConfigError(f"a benchmark record in {results} is damaged ({error!r}); measure it again") from None
 
 
 def _speed_sections(results: Path) -> list[SpeedSection]:
@@ -51,7 +51,7 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
     for name, paper in WHOLE_MODELS:
         if (path := results / RECORDS[paper.option]).exists():
             record = read_record(path)
-            about = f"{about_whole_model(record, paper)} Made by `feedback-transformer bench {paper.option}`."
+            about = f"{about_whole_model(record, paper)} Made with `feedback-transformer bench {paper.option}`."
             tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", where, about, tables, charts))
@@ -59,13 +59,13 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
         record = read_record(path)
         about = (
             f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
-            f"{about_worlds(record)} Made by `feedback-transformer bench --worlds`."
+            f"{about_worlds(record)} Made with `feedback-transformer bench --worlds`."
         )
         title = "Speed of reinforcement learning"
         sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record)))
     if (path := results / "bench.json").exists():
         record = read_record(path)
-        about = f"{about_speed(record)} Made by `feedback-transformer bench`."
+        about = f"{about_speed(record)} Made with `feedback-transformer bench`."
         tables = summary_tables(record)
         sections.append(SpeedSection("speed-engines", "Speed of the engines", "", about, tables))
     return sections

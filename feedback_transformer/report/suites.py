@@ -1,4 +1,4 @@
-"""Several experiments in one table: a row a score, a column a model, as in the paper; or what we set out to reach."""
+"""Several experiments in one table: one row per score and one column per model, as in the paper; and our goals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.report.experiments import Outcome, show
 from feedback_transformer.report.tables import markdown_table
 
-# What Feedback is to reach in 90 minutes of one core, by score; where none is given, the paper's own numbers.
+# Goals for Feedback within 90 minutes on one core, by score; where none is given, the paper's own numbers.
 TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("random-walk", "feedback-longer", {"accuracy": 0.995}),
     ("algorithmic-3", "feedback", {"accuracy": 0.99}),
@@ -25,12 +25,12 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
 
 
 def suite_table(name: str, results: Path) -> str:
-    """The experiments of a group in Markdown."""
+    """The experiments of a group as a Markdown table."""
     return markdown_table(*suite_rows([Outcome(EXPERIMENTS[one], "laptop", results) for one in GROUPS[name]]))
 
 
 def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """The models that all experiments share or the paper has: our scores and, in brackets, the paper's."""
+    """The models that all experiments share or the paper reports: our scores and, in brackets, the paper's."""
     counts = Counter(variant.label for outcome in outcomes for variant in outcome.variants)
     published = {variant.label for outcome in outcomes for variant in outcome.variants if variant.paper is not None}
     shown = [label for label, count in counts.items() if count == len(outcomes) or label in published]
@@ -51,14 +51,14 @@ def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]
 
 
 def toy_goals(results: Path) -> str:
-    """Where Feedback should be in the toy tasks, and where it is, over the seeds there are."""
+    """The goals for Feedback in the toy tasks, and the scores measured so far."""
     rows = []
     for name, model, goals in TOY_GOALS:
         outcome, key = Outcome(EXPERIMENTS[name], "laptop", results), f"{name}/{model}"
         variant = next(variant for variant in outcome.variants if variant.key == key)
         for score in outcome.scores:
             goal = goals[score] if goals else variant.published(score)
-            assert goal is not None, "the paper has a number where none is given"
+            assert goal is not None, "where we set no goal, the paper has a number"
             row = [f"{name}, {score}: {variant.label}", f"≥ {goal:g}"]
             found = outcome.score(key, score)
             if found is None:
@@ -66,5 +66,5 @@ def toy_goals(results: Path) -> str:
                 continue
             minutes = max(record["cpu_seconds"] for record in outcome.records[key]) / 60
             reached = "reached" if found.mean >= goal else "not reached"
-            rows.append([*row, show(found), str(len(found.values)), f"{minutes:.1f}", reached])
+            rows.append([*row, show(found, digits=4), str(len(found.values)), f"{minutes:.1f}", reached])
     return markdown_table(["task, score: model", "goal", "measured", "seeds", "minutes, at most", ""], rows)

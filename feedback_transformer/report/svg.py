@@ -1,6 +1,6 @@
-"""Charts as SVG whose colours are set by a style sheet: readable in dark, in light and on paper.
+"""Charts as SVG, coloured by a style sheet: readable in dark mode, in light mode and on paper.
 
-In a page they stand inline under the page's style; `standalone` makes a file of them that brings the style along.
+In a page they are inline and use the page's style; `standalone` makes a file that includes the style.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 290, 56, 12, 10, 40
 ROW, NAME_LINE = 30, 16  # of a dot chart
 GAP, HEADING, LEGEND_LINE, LEGEND_LEFT, LETTER, TITLE_LETTER = 24, 32, 20, 8.0, 6.6, 9.0
-WIDE_RANGE = 10  # from which on an axis is one of doublings
-NUM_COLOURS = 8  # after Okabe and Ito, whose colours colour-blind readers tell apart
+WIDE_RANGE = 10  # an axis with at least this ratio is logarithmic
+NUM_COLOURS = 8  # after Okabe and Ito: colour-blind readers can tell them apart
 
 STYLE = """
 :root { --ground: #fff; --ink: #1b1f24; --faint: #d8dde3; --quiet: #57606a;
@@ -37,7 +37,7 @@ for number in range(NUM_COLOURS):
 
 
 class Series(NamedTuple):
-    """A line: its name, its colour's number, its points, and whether they are marked by dots instead."""
+    """A line: its name, its colour's number, its points, and whether they are drawn as dots instead."""
 
     name: str
     colour: int
@@ -46,7 +46,7 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a dot chart: one dot a seed and a bar at their mean."""
+    """A row of a dot chart: one dot per seed and a bar at their mean."""
 
     name: str
     colour: int
@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """What stands in a chart, and its height."""
+    """The elements of a chart, and its height."""
 
     parts: list[str]
     height: float
@@ -84,9 +84,9 @@ def standalone(charts: Sequence[Chart], title: str) -> str:
 
 
 def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: bool = False) -> Chart:
-    """Lines over a number; several of one colour and name share one entry of the legend.
+    """Lines over a number; those of one colour and name share one legend entry.
 
-    `by_place`: the numbers are few, each has its mark, and where they double they stand equally far apart.
+    `by_place`: the numbers are few, each has its tick, and a wide range of them is drawn on a logarithmic axis.
     """
     points = [point for line in series for point in line.points]
     xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -116,11 +116,11 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: b
 
 
 def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
-    """A row a variant."""
+    """One row per variant."""
     values = [value for row in rows for value in row.values]
     margin = 0.06 * (max(values) - min(values)) or 0.5
     left = 16 + LETTER * max(len(row.name) for row in rows)
-    above = NAME_LINE if left > WIDTH / 2 else 0  # long names stand above their dots
+    above = NAME_LINE if left > WIDTH / 2 else 0  # long names go above their dots
     left, height = (16.0, ROW + above) if above else (left, ROW)
     bottom = TOP + height * len(rows)
     x = Scale(min(values) - margin, max(values) + margin, left, WIDTH - RIGHT)
@@ -153,7 +153,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 class Scale:
-    """Numbers to places; `doubling` by their logarithms."""
+    """Maps numbers to coordinates; `doubling` by their logarithms."""
 
     def __init__(self, low: float, high: float, start: float, end: float, doubling: bool = False) -> None:
         if high <= low:
@@ -166,7 +166,7 @@ class Scale:
 
 
 def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
-    """Entries below the chart, as many a line as fit; and how many lines."""
+    """Entries below the chart, as many per line as fit; and how many lines."""
     names = dict.fromkeys((line.name, line.colour) for line in series)
     if len(names) < 2:
         return [], 0

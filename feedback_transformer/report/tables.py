@@ -1,6 +1,6 @@
-"""Tables in Markdown, made from records, and the places in a document that they fill.
+"""Markdown tables made from records, and the places in a document that they fill.
 
-A place is marked in the document, so that the text around it is written by people and the numbers are not:
+A place is marked in the document, so that people write the text around it but never the numbers:
 
     <!-- table:demo -->
     ...
@@ -35,7 +35,7 @@ def places(document: str) -> list[str]:
 
 
 def fill(document: str, tables: Mapping[str, str]) -> str:
-    """The document with each marked place that has a table filled by it."""
+    """The document with its marked places filled by the tables of the same name."""
     for name, table in tables.items():
         place = re.compile(rf"(<!-- table:{re.escape(name)} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
         document = place.sub(lambda match, text=table: f"{match[1]}{text}\n{match[2]}", document)  # type: ignore[misc]

@@ -12,7 +12,7 @@ from feedback_transformer.report.experiments import ONE_SEED, VERDICTS, Outcome,
 
 
 class Tally(NamedTuple):
-    """How many claims came out how, in so many experiments."""
+    """The verdicts on a set of claims, and the experiments they come from."""
 
     verdicts: list[str]
     experiments: set[str]
@@ -25,14 +25,24 @@ class Tally(NamedTuple):
         held, failed, undecided, not_run = self.counts().values()
         single = sum(ONE_SEED in verdict for verdict in self.verdicts)
         return (
-            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, at reduced scale {held} "
-            f"hold, {failed} do not, {undecided} are not decided, and {not_run} have not been run yet; {single} of "
-            "these verdicts rest on one seed."
+            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, at reduced scale "
+            f"{count(held, 'holds', 'hold')}, {count(failed, 'does', 'do')} not, {count(undecided, 'is', 'are')} not "
+            f"decided, and {count(not_run, 'has', 'have')} not been run yet; {single} of these verdicts "
+            f"{'rests' if single == 1 else 'rest'} on one seed."
         )
 
 
+def count(number: int, one: str, many: str) -> str:
+    """The number with a verb that agrees.
+
+    >>> count(1, "holds", "hold"), count(0, "holds", "hold")
+    ('1 holds', '0 hold')
+    """
+    return f"{number} {one if number == 1 else many}"
+
+
 def tallies(outcomes: Sequence[Outcome]) -> dict[str, Tally]:
-    """The paper's claims and our own; what two experiments ask of the same runs counts once."""
+    """The paper's claims and our own; a question that two experiments ask of the same runs counts once."""
     counted: set[Claim] = set()
     found = {whose: Tally([], set()) for whose in ("of the paper", "of our own")}
     for outcome in outcomes:

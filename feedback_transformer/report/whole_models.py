@@ -15,11 +15,11 @@ Record = dict[str, Any]
 
 
 class PaperSpeed(NamedTuple):
-    """A task of the paper's speed table: words a second in training and at inference, on GPUs."""
+    """A task of the paper's speed table: words per second in training and at inference, on GPUs."""
 
     title: str
     option: str  # of `bench`
-    about: str  # what a turn is, with the record's settings
+    about: str  # how it is measured, to be filled with the record's settings
     numbers: dict[str, tuple[int, int]]
 
 
@@ -27,16 +27,16 @@ LANGUAGE = PaperSpeed(
     "WikiText-103 small, the whole language model, words/s",
     "--language",
     "A training step is a whole update: B = {batch} rows of T = {steps} words with a full memory of {memory_size}, "
-    "dropout {dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's are "
-    "on GPUs, with batch 512 and T = 256 in training.",
+    "dropout {dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's "
+    "numbers are from GPUs, with batch 512 and T = 256 in training.",
     PAPER["language"],
 )
 TRANSLATION = PaperSpeed(
     "Translation, {encoder_layers} encoder and {decoder_layers} decoder layers, target tokens/s",
     "--translation",
-    "A training step is a whole update: {batch} pairs of {length} tokens a side, width {model_dim}, vocabulary "
+    "A training step is a whole update: {batch} pairs of {length} tokens per side, width {model_dim}, vocabulary "
     "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B "
-    "sources of {length} tokens, reading them included. The paper's are of its WMT model on GPUs.",
+    "sources of {length} tokens, including the encoder. The paper's numbers are from its WMT model on GPUs.",
     PAPER["translation"],
 )
 
@@ -79,7 +79,7 @@ def depth_chart(record: Record) -> Chart:
 
 
 def depth_lines(record: Record) -> dict[tuple[str, int], dict[int, float]]:
-    """By contender and batch: tokens a second by depth."""
+    """By contender and batch: tokens per second by depth."""
     lines: dict[tuple[str, int], dict[int, float]] = {}
     for row in record["depth"]:
         lines.setdefault((row["contender"], row["batch"]), {})[row["decoder_layers"]] = row["tokens_per_second"]
@@ -106,7 +106,7 @@ def about_whole_model(record: Record, paper: PaperSpeed) -> str:
 
 
 def whole_model_speed(path: Path, paper: PaperSpeed) -> str:
-    """The table with what it was measured on; says so where nothing was measured yet."""
+    """The table and what it was measured on, or a note that nothing was measured yet."""
     if not path.exists():
         return f"Not measured yet: `feedback-transformer bench {paper.option}`."
     record = read_record(path)

@@ -1,7 +1,7 @@
-"""Tables of worlds to act in, from the record of `feedback-transformer bench --worlds`.
+"""Tables of the reinforcement-learning environments, from the record of `feedback-transformer bench --worlds`.
 
 record = {
-  "machine":   what `training.record.environment` tells, and the date,
+  "machine":   what `training.record.environment` returns, and the date,
   "settings":  {"repeats", "copies"},
   "worlds":    [{"world", "seconds", "steps_per_second"}],
   "bounds":    [{"world", "preset", "task", "oracle", "oracle_spread", "chance"}],
@@ -20,7 +20,7 @@ from feedback_transformer.training.record import read_record
 
 
 def world_tables(record: dict[str, Any]) -> list[Table]:
-    """Steps a second of each world; frames a second of learning, with the ratio to the Transformer."""
+    """Steps per second of each environment; frames per second of learning, with the ratio to the Transformer."""
     worlds = [[row["world"], f"{row['steps_per_second']:,.0f}"] for row in record["worlds"]]
     speeds = {(row["shape"], row["contender"]): row["frames_per_second"] for row in record["learning"]}
     shapes = list(dict.fromkeys(row["shape"] for row in record["learning"]))
@@ -38,7 +38,7 @@ def world_tables(record: dict[str, Any]) -> list[Table]:
         for row in record["bounds"]
     ]
     return [
-        Table("Reward of an episode", ["world", "preset", "oracle, mean and spread", "chance"], bounds),
+        Table("Reward per episode", ["world", "preset", "oracle, mean and spread", "chance"], bounds),
         Table(f"Steps/s of {record['settings']['copies']:,} copies", ["world", "steps/s"], worlds),
         Table("A2C on maze navigation, frames/s", ["", *shapes], rows),
     ]

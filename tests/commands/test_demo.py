@@ -58,6 +58,6 @@ def test_ctrl_c_saves_all_trainings_and_a_second_demo_goes_on(tmp_path: Path) ->
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped, and everything is saved; run it again to go on" in said
+    assert "stopped; everything is saved. Run the same command again to continue" in said
     assert "Traceback" not in said
     assert all((tmp_path / "demo" / core / "last.safetensors").exists() for core in ("feedback", "transformer"))

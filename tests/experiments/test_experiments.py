@@ -114,7 +114,7 @@ def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> Non
     near = Score((1.002, 1.0021, 1.0019))
     assert verdict(same, near, Score((1.0, 1.0001, 0.9999)), lower_is_better=True) == "holds", "within two percent"
     assert verdict(same, Score((0.0, 1.0, 1.0)), Score((1.0, 1.0, 1.0)), False).startswith("not decided")
-    alone = "not decided: nobody knows how seeds spread (one seed)"
+    alone = "not decided: the spread over seeds is unknown (one seed)"
     assert verdict(claim, Score((30.0,)), Score((28.0,)), False) == alone
     assert (
         verdict(claim, Score((30.0,)), Score((28.0,)), False, widest=1.0) == "not decided: within the noise (one seed)"
@@ -153,7 +153,7 @@ def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: p
     assert main(arguments) == 0
     said = capfd.readouterr().out
     assert "Feedback is better than the Transformer" in said
-    assert "not decided: smoke learns nothing" in said
+    assert "not decided: smoke runs learn nothing" in said
     records = sorted((home / "results" / "smoke" / "ptb-char").glob("*.json"))
     assert [path.stem for path in records] == ["feedback-seed-0", "lstm-seed-0", "transformer-seed-0"]
     assert json.loads(records[0].read_text())["command"].startswith(

@@ -89,7 +89,7 @@ def test_a_page_can_be_of_another_scale(scale: str, tmp_path: Path) -> None:
 def test_the_papers_numbers_stand_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:
     words = Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).markdown()
     assert "| Feedback is better than the Transformer | 18.3 against 19.9 | - | not run |" in words
-    assert "Not run yet: 9 runs, by `feedback-transformer reproduce wikitext`" in words
+    assert "Not run yet: 9 runs, with `feedback-transformer reproduce wikitext`" in words
 
 
 def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:
     make_record(tmp_path, "ptb-char/transformer-seed-0", 1.5)
     assert Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).overall() == "1 holds reduced, 1 not run; one seed"
     assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).overall() == "not run"
-    assert Outcome(EXPERIMENTS["depth"], "laptop", tmp_path).overall() == "not run against others"
+    assert Outcome(EXPERIMENTS["depth"], "laptop", tmp_path).overall() == "nothing to compare with yet"
 
 
 def test_worlds_are_told_in_frames_beside_the_oracle_and_chance(tmp_path: Path) -> None:
@@ -145,6 +145,6 @@ def test_to_be_ahead_by_more_one_has_to_be_ahead(tmp_path: Path) -> None:
     for key, bleu in (("feedback-1", 7.0), ("transformer-1", 10.0), ("feedback-2", 5.0), ("transformer-2", 10.0)):
         make_record(tmp_path, f"wmt14-ende/{key}-seed-0", bleu, "tokenized_bleu", "translation")
     answers = {a.words: a for a in Outcome(EXPERIMENTS["translation"], "laptop", tmp_path).claims()}
-    gap = answers["and by more with 1 than with 2"]
+    gap = answers["Feedback's lead is larger with 1 decoder layer than with 2"]
     assert gap.here == "-3.000 against -5.000"
     assert gap.verdict == "does not hold (one seed)"

@@ -73,7 +73,8 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
             }
             (tmp_path / f"{key}.json").write_text(json.dumps({**record, "test": test}))
     outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
-    answer = next(answer for answer in outcome.claims() if answer.words == "and by more with 1 than with 6")
+    words = "Feedback's lead is larger with 1 decoder layer than with 6"
+    answer = next(answer for answer in outcome.claims() if answer.words == words)
     assert (answer.here, answer.verdict) == ("7.000 against 1.000", "holds reduced (one seed)")
     header, rows = outcome.rows()
     assert [row[header.index("words/s")] for row in rows] == ["612", "-", "-", "612"] * 2

@@ -47,8 +47,8 @@ def test_what_was_learned_and_lost_again_is_said(tmp_path: Path) -> None:
     assert [answer.verdict for answer in first[:2]] == ["holds reduced", "holds reduced"]
     keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0}, last=0.5)
     then = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path)
-    assert [a.verdict for a in then.claims()[:2]] == ["holds reduced by the best weights, not by the last"] * 2
-    assert then.overall().endswith("; 2 of 2 by the best weights, not by the last")
+    assert [a.verdict for a in then.claims()[:2]] == ["holds reduced with the best weights, not with the last"] * 2
+    assert then.overall().endswith("; 2 of 2 with the best weights, not with the last")
 
 
 def test_beside_development_numbers_stand_those_of_the_validation_set(tmp_path: Path) -> None:
@@ -66,7 +66,9 @@ def test_what_was_learned_from_other_data_is_no_other_seed(tmp_path: Path) -> No
     keep(tmp_path, transformer, {"perplexity": 99.0}, fingerprints=None)
     assert Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).score("wikitext/transformer") is not None
     keep(tmp_path, transformer, {"perplexity": 99.0}, fingerprints={"vocabulary": "b"})
-    with pytest.raises(ConfigError, match=r"transformer-seed-0\.json is of other data than the rest of wikitext"):
+    with pytest.raises(
+        ConfigError, match=r"transformer-seed-0\.json was trained on other data than the rest of wikitext"
+    ):
         Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path)
 
 
