@@ -61,7 +61,7 @@ LISTS = ("tasks", "presets", "engines", "experiments", "fields")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one sentence and exit code 2."""
+    """Run one command; a user's mistake ends in one sentence and exit code 2."""
     options = understand(arguments)
     try:
         if getattr(options, "threads", None):
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(str(error), FAILED)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error):
-            return complain(f"there is not enough memory for this ({str(error).splitlines()[0]})", FAILED)
+            return complain(f"there is not enough memory ({str(error).splitlines()[0]})", FAILED)
         raise
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
@@ -83,14 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def understand(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments as options, of which `command` is the function to call; or exit with code 2."""
+    """Parse the arguments (`command` is the function to call), or exit with code 2."""
     parser = make_parser()
     options, rest = parser.parse_known_args(arguments)
     strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
     if strange:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
     if rest:
-        options.overrides += rest  # field=value may stand behind options, which argparse by itself does not take
+        options.overrides += rest  # argparse by itself does not take field=value after options
     return options
 
 
@@ -102,8 +102,8 @@ def complain(sentence: str, code: int) -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="feedback-transformer",
-        description="The Feedback Transformer (arXiv 2002.09402): train it, measure it, hold it against its peers.",
-        epilog="Begin with `feedback-transformer demo`, or `feedback-transformer COMMAND --help` for examples.",
+        description="The Feedback Transformer (arXiv 2002.09402): train it, evaluate it, compare it with its peers.",
+        epilog="Start with `feedback-transformer demo`; `feedback-transformer COMMAND --help` shows examples.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -120,61 +120,65 @@ def make_parser() -> argparse.ArgumentParser:
         return sub
 
     sub = add("train", run_train, "train a model on a task", TRAIN_HELP)
-    sub.add_argument("task", nargs="?", help="a task; `feedback-transformer list tasks` tells them")
-    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task, model or training")
-    sub.add_argument("--preset", default="laptop", help=f"where the fields start from: {', '.join(SCALES)} (laptop)")
+    sub.add_argument("task", nargs="?", help="a task; see `feedback-transformer list tasks`")
+    sub.add_argument(
+        "overrides", nargs="*", metavar="field=value", help="set a field of the task, the model or the training"
+    )
+    sub.add_argument("--preset", default="laptop", help=f"preset to start from: {', '.join(SCALES)} (laptop)")
     sub.add_argument("--out", type=Path, help="folder of the run (runs/TASK-CORE-PRESET-SEED)")
-    sub.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with the run in this folder")
-    sub.add_argument("--quiet", action="store_true", help="say only how it ended")
+    sub.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in this folder")
+    sub.add_argument("--quiet", action="store_true", help="print only the final result")
     add_machine_options(sub)
 
     sub = add("evaluate", run_evaluate, "score a trained model on its task", EVALUATE_HELP)
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
     sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task")
-    sub.add_argument("--episodes", type=int, help="how many episodes (as many as the run's test set)")
+    sub.add_argument("--episodes", type=int, help="number of episodes (that of the run's test set)")
     sub.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_machine_options(sub)
 
-    sub = add("prepare", prepare.run, "a corpus, or your own text, as tokens to train on", PREPARE_HELP)
+    sub = add("prepare", prepare.run, "turn a corpus or your own text into tokens to train on", PREPARE_HELP)
     prepare.add_arguments(sub)
 
-    sub = add("generate", run_generate, "let a trained language model write", GENERATE_HELP)
+    sub = add("generate", run_generate, "generate text with a trained language model", GENERATE_HELP)
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
     sub.add_argument("overrides", nargs="*", metavar="data=FOLDER", help="where the corpus is, if it has moved")
-    sub.add_argument("--prompt", default="\n", help="text to go on from (a new line)")
-    sub.add_argument("--max-tokens", type=int, default=500, help="how much to write (500)")
+    sub.add_argument("--prompt", default="\n", help="text to continue (a new line)")
+    sub.add_argument("--max-tokens", type=int, default=500, help="number of tokens to generate (500)")
     sub.add_argument("--temperature", type=float, default=1.0, help="0 always takes the likeliest token (1)")
-    sub.add_argument("--top-k", type=int, default=0, help="only among the k likeliest (0: among all)")
-    sub.add_argument("--top-p", type=float, default=1.0, help="only among the likeliest that have this probability (1)")
-    sub.add_argument("--samples", type=int, default=1, help="how many texts, written side by side (1)")
+    sub.add_argument("--top-k", type=int, default=0, help="sample among the k likeliest tokens (0: among all)")
+    sub.add_argument(
+        "--top-p", type=float, default=1.0, help="sample among the likeliest with this total probability (1)"
+    )
+    sub.add_argument("--samples", type=int, default=1, help="number of texts, generated in parallel (1)")
     add_machine_options(sub)
 
-    sub = add("watch", watch.run, "an episode of a policy, as a film or in the terminal", WATCH_HELP)
+    sub = add("watch", watch.run, "show an episode of a trained policy, as a film or in the terminal", WATCH_HELP)
     watch.add_arguments(sub)
 
     translate.add_commands(add)
 
-    sub = add("list", run_list, "what there is: tasks, presets, engines, experiments, fields", LIST_HELP)
-    sub.add_argument("what", nargs="?", choices=LISTS, help="only these")
+    sub = add("list", run_list, "list tasks, presets, engines, experiments, fields", LIST_HELP)
+    sub.add_argument("what", nargs="?", choices=LISTS, help="list only these")
 
-    sub = add("bench", bench.run, "speed and memory of all engines, side by side with peers", BENCH_HELP)
+    sub = add("bench", bench.run, "measure speed and memory of all engines, side by side with peers", BENCH_HELP)
     bench.add_arguments(sub)
 
-    sub = add("reproduce", reproduce.run, "an experiment of the paper: runs, table, verdicts, figure", REPRODUCE_HELP)
+    sub = add("reproduce", reproduce.run, "run an experiment of the paper: table, verdicts, figure", REPRODUCE_HELP)
     reproduce.add_arguments(sub)
 
-    sub = add("report", run_report, "one page of all experiments, from their records", REPORT_HELP)
+    sub = add("report", run_report, "write one page on all experiments, from their records", REPORT_HELP)
     sub.add_argument(
         "--out", type=Path, default=Path("report.html"), help="the page; its tables go beside it as .md (report.html)"
     )
-    sub.add_argument("--scale", default="laptop", help="of which runs: smoke, laptop, or paper (laptop)")
-    sub.add_argument("--results", type=Path, help="folder of the records (results, results/SCALE if not laptop)")
+    sub.add_argument("--scale", default="laptop", help="scale of the runs: smoke, laptop or paper (laptop)")
+    sub.add_argument("--results", type=Path, help="folder of the records (results, or results/SCALE if not laptop)")
 
-    sub = add("demo", run_demo, "watch a state being tracked: the main job, in minutes", DEMO_HELP)
+    sub = add("demo", run_demo, "train three small models on state tracking, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
-    sub.add_argument("--preset", default="laptop", help="laptop, or smoke to see in seconds that it runs")
-    sub.add_argument("--jobs", type=int, default=2, help="trainings at a time, each on one core (2)")
-    sub.add_argument("--seed", type=seed_number, default=0, help="for other weights and other walks (0)")
+    sub.add_argument("--preset", default="laptop", help="laptop, or smoke to check in seconds that it runs (laptop)")
+    sub.add_argument("--jobs", type=int, default=2, help="trainings to run at a time, each on one core (2)")
+    sub.add_argument("--seed", type=seed_number, default=0, help="seed of the weights and the walks (0)")
     return parser
 
 
@@ -187,12 +191,12 @@ def run_train(options: argparse.Namespace) -> int:
     title = f"{run.task_name} {run.model.core}"
     held = corpus_of(run)
     if held not in (None, run.task_name) and run.task_name not in ("text", "pairs") and not follows():
-        print(f"note: this corpus is {held!r}, so that scores on it are none on {run.task_name}", file=sys.stderr)
+        print(f"note: this corpus is {held!r}; scores on it are not scores on {run.task_name}", file=sys.stderr)
     try:
         with terminal_reporter(title, options.quiet or follows()) as report:
             record = train(run, folder, report, resume=options.resume is not None, device=device)
     except StoppedError as stopped:
-        print(f"{stopped}. To go on: feedback-transformer train --resume {folder}", file=sys.stderr)
+        print(f"{stopped}. To continue: feedback-transformer train --resume {folder}", file=sys.stderr)
         return INTERRUPTED
     if follows():
         return 0
@@ -211,17 +215,17 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         folder = options.resume
         run = read_config(folder)
         if options.seed is not None and options.seed != run.seed:
-            raise ConfigError(f"{folder} was begun with --seed {run.seed}; leave --seed out to go on with it")
+            raise ConfigError(f"{folder} was started with --seed {run.seed}; leave out --seed to continue it")
         if options.out is not None:
-            raise ConfigError(f"--resume goes on in {folder} itself; leave --out away")
+            raise ConfigError(f"--resume continues in {folder} itself; leave out --out")
         names = [word for word in words if "=" not in word]
         if names and names[0] != run.task_name:
-            raise ConfigError(f"{folder} is a run of {run.task_name}, not of {names[0]}")
+            raise ConfigError(f"{folder} is a run of {run.task_name}, not {names[0]}; leave out the task")
         assignments = parse_assignments(word for word in words if "=" in word)
         run = locate(run, folder, take_corpus(assignments))
         return run.override(assignments), folder
     if options.task is None:
-        raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or go on with --resume FOLDER")
+        raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or continue a run with --resume FOLDER")
     run = configured(options.task, options.preset, options.seed or 0, parse_assignments(options.overrides))
     name = f"{run.task_name}-{run.model.core}-{options.preset}-{run.seed}"
     return run, options.out or Path("runs") / name
@@ -235,16 +239,18 @@ def run_evaluate(options: argparse.Namespace) -> int:
     changed = run.override(assignments)
     misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
     if misfit:
-        raise ConfigError(f"{options.checkpoint} cannot be evaluated so: {misfit[0]}; only task fields can be set")
+        raise ConfigError(
+            f"{options.checkpoint} cannot be evaluated like this: {misfit[0]}; only task fields can be set"
+        )
     task, own = changed.task, run.task
     if (task.input_size, task.output_size) != (own.input_size, own.output_size):
         raise ConfigError(
             f"{options.checkpoint} has {own.input_size} input and {own.output_size} output symbols, this task "
-            f"{task.input_size} and {task.output_size}; leave the fields that set them alone"
+            f"{task.input_size} and {task.output_size}; do not set fields that change them"
         )
     held_out = getattr(task, "held_out", lambda: task)()
     if isinstance(task, Translation | Language) and (options.episodes is not None or options.seed is not None):
-        raise ConfigError("--episodes and --seed are for tasks that are drawn; for fewer pairs set test_pairs=N")
+        raise ConfigError("--episodes and --seed are for tasks with random episodes; for fewer pairs set test_pairs=N")
     if isinstance(task, Translation):
         return translate.evaluate(task, model, torch.device(device), f"{run.task_name} {run.model.core}", options.json)
     if assignments and held_out == getattr(own, "held_out", lambda: own)():
@@ -270,10 +276,13 @@ def run_generate(options: argparse.Namespace) -> int:
     assignments = parse_assignments(options.overrides)
     data = take_corpus(assignments)
     if assignments:
-        raise ConfigError(f"{', '.join(assignments)} cannot be set to generate, only data=FOLDER")
+        raise ConfigError(f"{', '.join(assignments)} cannot be set for generate, only data=FOLDER")
     run, model = load_run(options.checkpoint, device, data)
     if not isinstance(run.task, Language):
-        raise ConfigError(f"{options.checkpoint} is a model of {run.task_name}, which has no text to write")
+        raise ConfigError(
+            f"{options.checkpoint} was trained on {run.task_name}, which has no text to generate; choose a language "
+            "model"
+        )
     vocabulary = run.task.corpus.vocabulary
     prompt = torch.from_numpy(vocabulary.encode(options.prompt).astype("int64")).to(device)
     random = torch.Generator(device).manual_seed(options.seed or 0)
@@ -291,27 +300,27 @@ def run_generate(options: argparse.Namespace) -> int:
 def run_list(options: argparse.Namespace) -> int:
     console = Console()
     if options.what in (None, "tasks"):
-        table = Table("task", "what is asked", title="tasks", title_justify="left")
+        table = Table("task", "description", title="tasks", title_justify="left")
         for name, entry in TASKS.items():
             table.add_row(name, entry.summary)
         console.print(table)
     if options.what in (None, "presets"):
-        table = Table("preset", "what it is", title="presets", title_justify="left")
+        table = Table("preset", "description", title="presets", title_justify="left")
         for name, summary in SCALES.items():
             table.add_row(name, summary)
         console.print(table)
     if options.what in (None, "engines"):
-        table = Table("engine", "what it is", "covers", title="engines, the preferred first", title_justify="left")
+        table = Table("engine", "description", "covers", title="engines, preferred first", title_justify="left")
         for row in engines():
             covers = f"{row['compositions']}; device: {row['devices']}; {row['dtypes']}; auto: {row['auto']}"
-            missing = "" if row["available"] == "yes" else f"; not here: {row['available']}"
+            missing = "" if row["available"] == "yes" else f"; not available: {row['available']}"
             table.add_row(row["name"], row["summary"], covers + missing)
         console.print(table)
     if options.what in (None, "experiments"):
-        table = Table("experiment", "what it is", "in the paper", title="experiments", title_justify="left")
+        table = Table("experiment", "description", "in the paper", title="experiments", title_justify="left")
         for experiment in EXPERIMENTS.values():
             table.add_row(experiment.name, experiment.title, experiment.place)
-        table.add_row(reproduce.SPEED, "Speed of training and inference, from what `bench` has measured", "Table 5")
+        table.add_row(reproduce.SPEED, "Speed of training and inference, measured by `bench`", "Table 5")
         for name, members in GROUPS.items():
             table.add_row(name, "all of them" if name == "all" else ", ".join(members), "-")
         console.print(table)
@@ -332,7 +341,7 @@ def run_report(options: argparse.Namespace) -> int:
     from feedback_transformer.report.page import write_report  # pictures are slow to import
 
     tables = write_report(reproduce.results_folder(options), options.out, options.scale)
-    print(f"{options.out} is written; open it in a browser. Its tables in Markdown: {tables}")
+    print(f"wrote {options.out}, to open in a browser, and its tables as Markdown: {tables}")
     return 0
 
 

@@ -1,8 +1,8 @@
-"""Configurations: frozen dataclasses, checked once at birth, overridden by `key=value`, to and from JSON.
+"""Configurations: frozen dataclasses, validated on creation, overridden by `key=value`, to and from JSON.
 
-    ModelConfig     a core: what it is made of
-    TrainConfig     a training run: how it learns
-    ActConfig       the same in a world to act in: what A2C needs beside
+    ModelConfig     a core
+    TrainConfig     a training run
+    ActConfig       a reinforcement-learning run: TrainConfig plus what A2C needs
 
 Every field is documented where it is declared, and `feedback-transformer list fields` prints them.
 """
@@ -30,7 +30,7 @@ OPTIMIZERS = ("adam", "rmsprop")
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be: names the field, its value and the way out."""
+    """An invalid configuration; the message names the field, its value and the way out."""
 
 
 def documented(default: Any, doc: str) -> Any:
@@ -59,41 +59,41 @@ class ModelConfig:
         "recurrent or previous-layer (a standard Transformer)",
     )
     memory_top: float = documented(
-        0.0, "weighted-sum: how far above the other layers' the top layer's weight w_L is at the start; else always 0"
+        0.0, "weighted-sum: initial value of the top layer's weight w_L, where the others start at 0; else always 0"
     )
-    shared_kv: bool = documented(True, "one key and value projection for all layers, or one pair a layer")
-    norm: str = documented("pre", "layer norm in front of (pre) or behind (post) each sublayer")
+    shared_kv: bool = documented(True, "one key and value projection for all layers; false: one per layer")
+    norm: str = documented("pre", "layer norm before (pre) or after (post) each sublayer")
     dropout: float = documented(0.0, "dropout on attention probabilities and on the ReLU")
     embedding_dropout: float = documented(0.0, "dropout on the embedding's output")
     output_dropout: float = documented(0.0, "dropout on the last layer's output")
-    position_std: float = documented(1.0, "spread of the relative position keys at the start")
+    position_std: float = documented(1.0, "initial standard deviation of the relative position keys")
     position_slopes: tuple[float, ...] = documented(
-        (), "adds a learned bias per head over distance, starting at -slope * distance; one slope a head"
+        (), "adds a learned bias per head over distance, starting at -slope * distance; one slope per head"
     )
-    position_reach: int = documented(0, "distances beyond this are told apart no more; 0 means all in the window are")
+    position_reach: int = documented(0, "distances beyond this share one position; 0 means none do")
     log_scale: bool = documented(
         False,
-        "scores times ln(n + 1) / 3, n the memories in sight: attention stays as sharp over more than were trained on",
+        "multiply scores by ln(n + 1) / 3 for n memories in sight, so attention stays sharp over more than in training",
     )
     adaptive_span: bool = documented(False, "each head learns how far back it looks, up to memory_size")
     span_ramp: int = documented(32, "R, the steps over which a span fades out")
-    tie_weights: bool = documented(False, "a language model's output layer uses the embeddings' weights")
+    tie_weights: bool = documented(False, "the output layer shares the embeddings' weights")
     cutoffs: tuple[int, ...] = documented(
-        (), "adaptive input and softmax: where the frequency-sorted vocabulary is cut into ever narrower clusters"
+        (), "adaptive input and softmax: where the frequency-sorted vocabulary is cut into clusters, each narrower"
     )
-    embedding_std: float = documented(1.0, "spread of the token embeddings at the start")
+    embedding_std: float = documented(1.0, "initial standard deviation of the token embeddings")
     scale_residuals: bool = documented(
-        True, "divide each sublayer's last projection by sqrt(2 * num_layers) at the start (pre-norm only)"
+        True, "initially divide each sublayer's last projection by sqrt(2 * num_layers) (pre-norm only)"
     )
-    layer_drop: float = documented(0.0, "LayerDrop: the probability that a block is computed without a layer")
-    encoder_layers: int = documented(0, "layers of the encoder where a source is read (translation); else 0")
+    layer_drop: float = documented(0.0, "LayerDrop: the probability that a block leaves out a layer")
+    encoder_layers: int = documented(0, "layers of the encoder for models that read a source (translation); else 0")
     source_positions: str = documented(
         "sinusoidal",
-        "how an encoder tells positions: sinusoidal (added to the input), relative (a learned bias), or neighbours "
-        "(a convolution takes the place of attention)",
+        "positions in the encoder: sinusoidal (added to the input), relative (a learned bias) or neighbours "
+        "(convolution instead of attention)",
     )
     source_reach: int = documented(
-        64, "relative: distances beyond this are told apart no more; neighbours: so many to each side are seen"
+        64, "relative: distances beyond this share one bias; neighbours: the convolution's reach to each side"
     )
 
     def __post_init__(self) -> None:
@@ -123,10 +123,10 @@ class ModelConfig:
         if self.position_slopes and len(self.position_slopes) != self.num_heads:
             raise ConfigError(
                 f"ModelConfig.position_slopes = {self.position_slopes} has {len(self.position_slopes)} slopes for "
-                f"num_heads = {self.num_heads}; give one a head, or none"
+                f"num_heads = {self.num_heads}; give one per head, or none"
             )
         if self.log_scale and self.adaptive_span:
-            raise ConfigError("ModelConfig.log_scale does not go with adaptive_span; set one of them to false")
+            raise ConfigError("ModelConfig.log_scale = True cannot be combined with adaptive_span; set one to false")
         check_composition(self.memory, self.num_layers)
 
 
@@ -146,42 +146,42 @@ def check_composition(name: str, num_layers: int) -> None:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run: how long, how fast, on how much, and what is looked at on the way."""
+    """A training run: its length, rate, data and evaluation."""
 
     steps: int = documented(1000, "number of updates")
     finetune_steps: int = documented(0, "updates added at the end at a tenth of the rate")
-    batch_size: int = documented(32, "B, the number of lanes that run side by side")
-    batch_tokens: int = documented(4096, "for pairs, instead of batch_size: tokens a side of a batch, padding included")
-    accumulate: int = documented(1, "compute an update in (at most) so many parts of the batch, to need less memory")
-    bptt: int = documented(64, "T, steps of a block: gradients reach back this far")
+    batch_size: int = documented(32, "B, the number of parallel lanes")
+    batch_tokens: int = documented(4096, "for pairs, instead of batch_size: tokens per side of a batch, with padding")
+    accumulate: int = documented(1, "split the batch into (at most) this many parts per update, to use less memory")
+    bptt: int = documented(64, "T, steps per block: gradients reach back this far")
     bptt_start: int = documented(0, "block length until bptt_warmup is over; 0 means bptt from the start")
-    bptt_warmup: float = documented(0.5, "the part of the steps that run with bptt_start")
+    bptt_warmup: float = documented(0.5, "the fraction of the steps that use bptt_start")
     learning_rate: float = documented(1e-3, "Adam's rate after warm-up")
     warmup_steps: int = documented(100, "updates over which the rate rises from zero")
     schedule: str = documented(
-        "constant", "the rate after warm-up: constant, linear or cosine down to zero, inverse-sqrt"
+        "constant", "the rate after warm-up: constant, linear or cosine (both down to zero) or inverse-sqrt"
     )
-    adam_beta2: float = documented(0.999, "Adam's second decay")
-    label_smoothing: float = documented(0.0, "the part of a label's probability that is given to all symbols alike")
-    span_loss: float = documented(0.0, "what a step of adaptive span costs, added to the loss a layer")
+    adam_beta2: float = documented(0.999, "Adam's beta2")
+    label_smoothing: float = documented(0.0, "the share of a label's probability that is spread over all symbols")
+    span_loss: float = documented(0.0, "cost per step of adaptive span, added to the loss for each layer")
     gradient_clip: float = documented(0.1, "largest norm of the whole gradient; 0 means no clipping")
     curriculum: tuple[str, ...] = documented(
         (),
-        "easier tasks to begin with, each as task overrides, for example length=6 or length=6,gate=0.9; the task "
+        "easier tasks to train on first, each as task overrides, for example length=6 or length=6,gate=0.9; the task "
         "itself comes last",
     )
-    curriculum_gate: float = documented(0.75, "running accuracy at which a stage without a gate of its own is over")
+    curriculum_gate: float = documented(0.75, "running accuracy that ends a stage, unless the stage sets its own gate")
     curriculum_deadline: float = documented(
-        0.5, "the part of the steps by which the curriculum is over in any case, stage by stage"
+        0.5, "the fraction of the steps after which the curriculum ends in any case, shared evenly by its stages"
     )
-    train_episodes: int = documented(10_000, "size of the training set; 0 means fresh episodes for ever")
+    train_episodes: int = documented(10_000, "size of the training set; 0 means fresh episodes throughout")
     validation_episodes: int = documented(1000, "size of the validation set, which picks the best checkpoint")
-    test_episodes: int = documented(1000, "size of the test set, looked at once, at the end")
+    test_episodes: int = documented(1000, "size of the test set, which is used once, at the end")
     eval_every: int = documented(200, "updates between evaluations on the validation set")
-    checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (one is always written at evaluations)")
-    keep_checkpoints: int = documented(0, "keep the weights of the last so many evaluations, to be averaged")
+    checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (evaluations always write one)")
+    keep_checkpoints: int = documented(0, "keep the weights of this many last evaluations, for averaging")
     engine: str = documented("auto", "how the Feedback Transformer computes a block: auto, native, fused or loop")
-    patience: int = documented(0, "end (and fine-tune) after this many evaluations without a better one; 0 means never")
+    patience: int = documented(0, "stop (and fine-tune) after this many evaluations without improvement; 0 means never")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -210,17 +210,17 @@ class TrainConfig:
         _one_of(self, "schedule", SCHEDULES)
         if self.bptt_start > self.bptt:
             raise ConfigError(
-                f"TrainConfig.bptt_start = {self.bptt_start} is longer than bptt = {self.bptt}, which it grows to"
+                f"TrainConfig.bptt_start = {self.bptt_start} must not exceed bptt = {self.bptt}, which it grows to"
             )
 
 
 @dataclass(frozen=True)
 class ActConfig(TrainConfig):
-    """A training run in a world to act in, by A2C: `batch_size` copies of it, `bptt` steps a block."""
+    """A reinforcement-learning run by A2C: `batch_size` copies of the environment, `bptt` steps per block."""
 
-    discount: float = documented(0.99, "what a reward is worth one step later")
-    trace: float = documented(1.0, "weight of longer returns in an advantage (GAE's lambda); 1 is plain A2C")
-    entropy_cost: float = documented(5e-4, "what a policy gains by staying undecided, per unit of entropy")
+    discount: float = documented(0.99, "gamma, the discount of rewards per step")
+    trace: float = documented(1.0, "GAE's lambda, the weight of longer returns in the advantage; 1 is plain A2C")
+    entropy_cost: float = documented(5e-4, "weight of the policy's entropy, which the loss rewards")
     value_cost: float = documented(0.5, "weight of the value's squared error in the loss")
     optimizer: str = documented("adam", "adam or rmsprop")
     optimizer_epsilon: float = documented(1e-8, "added to the optimizer's denominator")
@@ -240,7 +240,7 @@ class ActConfig(TrainConfig):
 
 
 def check_types(config: Any) -> None:
-    """Every field of a dataclass is of the type it is declared with, and every number is finite."""
+    """Check that every field of a dataclass has its declared type and every number is finite."""
     for name, wanted in field_types(type(config)).items():
         value = getattr(config, name)
         try:
@@ -269,14 +269,14 @@ def _within(config: Any, name: str, low: float, high: float, closed: bool = Fals
     value = getattr(config, name)
     if not (low <= value <= high if closed else low <= value < high):
         bound = "to" if closed else "up to, but not including,"
-        raise ConfigError(f"{_sentence(config, name)} must lie in {low} {bound} {high}")
+        raise ConfigError(f"{_sentence(config, name)} must be from {low} {bound} {high}")
 
 
 # --------------------------------------------------------------------------------------- overrides and JSON
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'a' or 'b'?`, or the whole list when nothing is near."""
+    """`; did you mean 'a' or 'b'?`, or the whole list if no name is close."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     if close:
@@ -294,14 +294,14 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The config as JSON can hold it; `from_dict` gives it back."""
+    """The config as JSON can hold it; `from_dict` restores it."""
     return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(config).items()}
 
 
 def override(config: Config, assignments: Mapping[str, str]) -> Config:
     """`override(config, {"num_layers": "4"})`: text values parsed by the field's type, then checked as a whole.
 
-    Fields that were derived from others (head_dim, ff_dim) are derived anew unless they are named.
+    Fields that were derived from others (head_dim, ff_dim) are derived again unless they are named.
     """
     kind = type(config)
     values = {**to_dict(config), **_underived(config), **assignments}
@@ -309,7 +309,7 @@ def override(config: Config, assignments: Mapping[str, str]) -> Config:
 
 
 def _underived(config: Any) -> dict[str, Any]:
-    """The fields whose value is just what zero would have given: back to zero, so that they follow a change."""
+    """Fields that equal their derived default, set back to zero so that they follow a change."""
     if not isinstance(config, ModelConfig):
         return {}
     derived = {"head_dim": config.model_dim / config.num_heads, "ff_dim": 4 * config.model_dim}
@@ -321,14 +321,14 @@ def field_types(kind: Any) -> Mapping[str, Any]:
     return _read_field_types(kind)
 
 
-@functools.cache  # it is slow, and a table of experiments makes hundreds of configurations
+@functools.cache  # slow, and a table of experiments makes hundreds of configurations
 def _read_field_types(kind: Any) -> Mapping[str, Any]:
     hints = typing.get_type_hints(kind)
     return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(kind) if f.init})
 
 
 def _coerce(kind: type, name: str, wanted: Any, value: Any) -> Any:
-    """Text or JSON to the field's type, or a sentence that says what was expected."""
+    """Convert text or JSON to the field's type, or raise an error that says what was expected."""
     try:
         return _parse(wanted, value)
     except (ValueError, TypeError, SyntaxError, OverflowError):
@@ -378,7 +378,7 @@ def _parse_tuple(item: Any, value: Any) -> tuple[Any, ...]:
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
-    """`["num_layers=4", "dropout=0.1"]` -> a dictionary; the first `=` splits."""
+    """`["num_layers=4", "dropout=0.1"]` -> a dictionary, split at the first `=`."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")

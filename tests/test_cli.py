@@ -89,12 +89,12 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         (["train", "random-walk", "core=lstm", "engine=turbo"], "there is no engine 'turbo'"),
         (["train", "algorithmic-3", "print_weight=nan"], "print_weight = 'nan' is not of type float, and finite"),
         (["train", "algorithmic-3", "print_weight=-1"], "Algorithmic.print_weight = -1.0 must be 0 or more"),
-        (["train", "algorithmic-3", "echo=7"], "Algorithmic.echo = 7.0 must lie in 0 to 1"),
+        (["train", "algorithmic-3", "echo=7"], "Algorithmic.echo = 7.0 must be from 0 to 1"),
         (["train", "random-walk", "train_episodes=1", "batch_size=5000"], "7 tokens cannot fill 5000 lanes"),
         (["train"], "which task? choose one of random-walk"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),
         (["evaluate", "nowhere"], "there is no checkpoint nowhere"),
-        (["demo", "--preset", "paper"], "the demonstration has no preset 'paper'; choose laptop or smoke"),
+        (["demo", "--preset", "paper"], "the demo has no preset 'paper'; choose --preset laptop or smoke"),
         (["demo", "--preset", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
     ],
 )
@@ -216,5 +216,5 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"To go on: feedback-transformer train --resume {folder}" in said
+    assert f"To continue: feedback-transformer train --resume {folder}" in said
     assert "Traceback" not in said

@@ -1,4 +1,4 @@
-"""`feedback-transformer bench`: measure, print, and leave a record and a chart."""
+"""`feedback-transformer bench`: measure, print, and write a record and a chart."""
 
 from __future__ import annotations
 
@@ -30,28 +30,36 @@ MEASUREMENTS = ("training", "memory", "generation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command, for whoever mounts it."""
+    """Add the options of the command."""
     add = parser.add_argument
-    add("--quick", action="store_true", help="one tiny shape, one repeat: does it run at all?")
-    add("--shapes", nargs="+", default=[], metavar="TEXT", help="only shapes whose name contains one of these, as B64")
-    add("--contenders", nargs="+", default=[], metavar="NAME", help="only these, as native transformer")
+    add("--quick", action="store_true", help="one tiny shape, one repeat, to check that it runs")
+    add("--shapes", nargs="+", default=[], metavar="TEXT", help="only shapes whose name contains one of these (B64)")
+    add("--contenders", nargs="+", default=[], metavar="NAME", help="only these, for example native transformer")
     add("--measure", nargs="+", default=list(MEASUREMENTS), choices=MEASUREMENTS, help="what to measure")
-    add("--dropout", nargs="+", type=float, default=[0.2, 0.0], help="dropout rates; the first also for memory")
-    add("--repeats", type=int, default=3, help="turns of each contender, of which the best counts")
-    add("--threads", type=int, default=1, help="threads that torch may use")
     add(
-        "--language", action="store_true", help="instead: a whole language model, the paper's small one of WikiText-103"
+        "--dropout",
+        nargs="+",
+        type=float,
+        default=[0.2, 0.0],
+        help="dropout rates; memory is measured at the first (0.2 0)",
     )
-    add("--translation", action="store_true", help="instead: a whole encoder-decoder, six layers and two")
+    add("--repeats", type=int, default=3, help="turns of each contender, the best of which counts (3)")
+    add("--threads", type=int, default=1, help="CPU threads (1)")
+    add(
+        "--language",
+        action="store_true",
+        help="instead: a whole language model, the paper's small one for WikiText-103",
+    )
+    add("--translation", action="store_true", help="instead: a whole encoder-decoder with 6 and 2 layers")
     add("--spans", action="store_true", help="instead: time and memory of training as adaptive spans shrink")
-    add("--worlds", action="store_true", help="instead: worlds to act in, and learning in them")
+    add("--worlds", action="store_true", help="instead: the reinforcement-learning worlds, and learning in them")
     others = "".join(f", with --{name} {kind.out}" for name, kind in APART.items())
     add(
         "--out",
         type=Path,
-        help=f"where PATH.json and PATH.png go ({WHOLE.out}{others}; of a part, as with --quick, PATH-part)",
+        help=f"write PATH.json and PATH.png ({WHOLE.out}{others}; for part of a benchmark, as with --quick, PATH-part)",
     )
-    add("--from-record", type=Path, metavar="JSON", help="measure nothing: show and draw this record")
+    add("--from-record", type=Path, metavar="JSON", help="measure nothing; show and draw this record")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyError as error:
         kinds = ", ".join(f"--{name}" for name in APART)
         raise ConfigError(
-            f"{path} has no {error}: it is a record of another kind; say which ({kinds}, or none)"
+            f"{path} has no {error}: it is a record of another kind; choose its option ({kinds}, or none)"
         ) from None
     for table in tables:
         console.print(_rich(table))
@@ -131,12 +139,12 @@ def _measure_spans(args: argparse.Namespace, console: Console) -> report.Record:
 
 
 def _present(wanted: list[str]) -> tuple[list[Contender], dict[str, str]]:
-    """Those who can take part, and why the others cannot."""
+    """The contenders that can run here, and why the others cannot."""
     known = contenders()
     unknown = set(wanted) - {contender.name for contender in known}
     if unknown:
         names = ", ".join(contender.name for contender in known)
-        raise ConfigError(f"no contender is called {', '.join(sorted(unknown))}; there are: {names}")
+        raise ConfigError(f"no contender is called {', '.join(sorted(unknown))}; choose among {names}")
     asked = [contender for contender in known if not wanted or contender.name in wanted]
     reasons = {contender.name: contender.unavailable() for contender in asked}
     skipped = {name: reason for name, reason in reasons.items() if reason}
@@ -185,7 +193,7 @@ def _measure_generation(
     record: report.Record, shapes: tuple[Shape, ...], present: list[Contender], repeats: int, quick: bool,
     console: Console,
 ) -> None:  # fmt: skip
-    """One model width, the largest, at every memory size that was asked for."""
+    """The largest model width, at every requested memory size."""
     widest = max(shape.model_dim for shape in shapes)
     by_memory = {shape.memory_size: shape for shape in shapes if shape.model_dim == widest}
     for shape in by_memory.values():

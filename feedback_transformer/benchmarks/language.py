@@ -1,8 +1,7 @@
-"""A whole language model at the paper's shape: its small one of WikiText-103, from words to updated weights.
+"""A whole language model at the paper's shape, its small one for WikiText-103, from words to updated weights.
 
-The paper's speed table is of this task, on GPUs. Here the batch and the block are smaller; embeddings, adaptive
-softmax, clipping and Adam are included; words are drawn by Zipf's law, which decides how often rare clusters are
-computed.
+The paper's speed table has this task, on GPUs. Here the batch and the block are smaller. Embeddings, adaptive softmax,
+clipping and Adam are included. Words are drawn by Zipf's law, which decides how often rare clusters are computed.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def training(config: ModelConfig, setting: Setting) -> Run:
 
 
 def generation(config: ModelConfig, vocabulary: int, batch: int) -> Run:
-    """One greedy word for every row, from a full memory on."""
+    """One greedy word per row, starting from a full memory."""
     model = LanguageModel(config, vocabulary).eval()
     tokens, state = torch.zeros(batch, dtype=torch.long), full_state(model.core, config, batch)
 

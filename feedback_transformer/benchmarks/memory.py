@@ -1,4 +1,4 @@
-"""Peak extra memory of a training step: what the process grows by, in a process that has done nothing else.
+"""Peak extra memory of a training step: how much a fresh process grows by.
 
 python -m feedback_transformer.benchmarks.memory '[contender, shape, dropout, shared_kv, threads]'   prints megabytes
 """
@@ -41,7 +41,7 @@ def _measure(request: str) -> float:
     torch.set_num_threads(threads)
     shape = Shape(**given)
     contender = next(one for one in contenders() if one.name == name)
-    # Libraries that load, and engines that build, at the first call are no part of a step.
+    # Libraries that load and engines that build at the first call do not count.
     contender.train(dataclasses.replace(shape, batch=1, steps=2), dropout, shared_kv)()
     run = contender.train(shape, dropout, shared_kv)
     before = _forget_peak()
@@ -50,7 +50,7 @@ def _measure(request: str) -> float:
 
 
 def _forget_peak() -> int:
-    """Start the peak anew where the system lets us; the memory in use now, in kB."""
+    """Reset the peak where the system allows it; returns the memory in use, in kB."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

@@ -76,7 +76,7 @@ def labml_unavailable() -> str | None:
 
 @functools.cache
 def _labml() -> ModuleType:
-    """Its Feedback module alone: the packages around it import what needs its dependencies, and nothing here does."""
+    """Its feedback module alone: the packages around it need dependencies that the module itself does not."""
     found = importlib.util.find_spec("labml_nn")
     assert found is not None
     assert found.submodule_search_locations is not None

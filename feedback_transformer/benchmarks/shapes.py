@@ -22,7 +22,7 @@ class Shape:
     long_heads: int = 0  # of the top layer's heads, these see the whole memory
 
     def config(self, core: str, dropout: float = 0.0, shared_kv: bool = True) -> ModelConfig:
-        # A Transformer has keys and values of its own in every layer: that is the model it is.
+        # A Transformer by definition has separate keys and values in every layer.
         return ModelConfig(
             core=core,
             num_layers=self.num_layers,
@@ -41,8 +41,8 @@ class Shape:
     def arithmetic(self, shared_kv: bool = True) -> int:
         """Floating-point operations in the matrix products of one Feedback training step, forward and backward.
 
-        A weight's product comes three times (y = W x, dx = W' dy, dW = dy x'), and so does each of attention's three
-        (with keys, values and positions); the carried memories are given, so their projections need no dx.
+        A weight's product is computed three times (y = W x, dx = W' dy, dW = dy x'), and so is each of attention's
+        three (with keys, values and positions); the carried memories are inputs, so their projections need no dx.
         """
         width, inner = self.model_dim, 4 * self.model_dim
         pairs = 1 if shared_kv else self.num_layers
@@ -67,5 +67,5 @@ def find_shapes(names: list[str]) -> tuple[Shape, ...]:
     found = tuple(shape for shape in SHAPES if not names or any(name in shape.name for name in names))
     if not found:
         known = ", ".join(shape.name for shape in SHAPES)
-        raise ConfigError(f"no shape is called like {' or '.join(names)}; there are: {known}")
+        raise ConfigError(f"no shape has {' or '.join(names)} in its name; choose among {known}")
     return found

@@ -1,7 +1,7 @@
-"""How time and memory of a training step fall as adaptive spans shrink, while the limit stays where it is.
+"""How time and memory of a training step fall as adaptive spans shrink while their limit stays the same.
 
-Spans are set, not learned: every head of every layer sees `span` steps, and in the last case one head of the top layer
-sees the whole memory while the others see the shortest span, as heads that have learned do.
+Spans are set, not learned: every head of every layer sees `span` steps. In the last case one head of the top layer sees
+the whole memory and the others the shortest span, which is what heads typically learn.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ QUICK_SPANS = (64,)
 
 
 def measure_spans(present: list[Contender], repeats: int, quick: bool, console: Console) -> dict[str, Any]:
-    """The record, a row for each case and contender."""
+    """The record, with one row per case and contender."""
     shape, spans = (QUICK, QUICK_SPANS) if quick else (SHAPE, SPANS)
     rows = []
     for case in _cases(shape, spans):
         console.print(f"spans: {case.name}", style="dim")
         runs = {one.name: one.train(case, 0.0, True) for one in present}
-        # Processor time: with one thread that is what a still machine would show, however busy this one is.
+        # Processor time: with one thread it is what an idle machine would show, however busy this one is.
         for name, seconds in take_turns(runs, repeats, clock=time.process_time).items():
             megabytes = peak_megabytes(name, case, 0.0, True, torch.get_num_threads())
             rows.append(

@@ -1,6 +1,6 @@
 """Timings. All contenders of a comparison take turns within one run, and the best of several turns counts.
 
-A machine is never quite still; what was measured minutes apart cannot be compared, what took turns can.
+A machine is never quite idle: measurements taken minutes apart cannot be compared, those that took turns can.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def take_turns(
     patience: float = PATIENCE,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Name, float]:
-    """Seconds of one call of each, the best of `repeats` turns; the first turn of each also warms it up.
+    """Seconds per call of each, the best of `repeats` turns; the first turn also serves as warm-up.
 
-    Who has had two turns and `patience` seconds gets no third: what is that slow needs no warming up.
+    A contender that has had two turns and `patience` seconds gets no third: it is too slow for warm-up to matter.
     """
     best, spent = dict.fromkeys(runs, float("inf")), dict.fromkeys(runs, 0.0)
     for turn in range(repeats):
@@ -45,7 +45,7 @@ def take_turns(
 
 
 def calls_within(run: Run, seconds: float) -> int:
-    """How often a run fits into so much time, at least once."""
+    """How often a run fits into this time, at least once."""
     run()
     begin = time.perf_counter()
     run()
@@ -53,9 +53,9 @@ def calls_within(run: Run, seconds: float) -> int:
 
 
 def best_rate(shape: Shape, repeats: int) -> float:
-    """Floating-point operations a second of torch's fastest product among the largest of a training step.
+    """Floating-point operations per second of torch's fastest product among the largest of a training step.
 
-    They are taken over all steps at once: better than a model that must go step by step can have it. The floor of a
+    The products are taken over all steps at once, which a model that goes step by step cannot do. The floor of a
     training step is its arithmetic at this rate.
     """
     return max(_rate(*size, repeats) for size in _products(shape))
@@ -70,7 +70,7 @@ def _products(shape: Shape) -> Iterable[tuple[int, int, int]]:
 
 
 def _rate(rows: int, shared: int, columns: int, repeats: int) -> float:
-    """Floating-point operations a second of [rows, shared] x [shared, columns]."""
+    """Floating-point operations per second of [rows, shared] x [shared, columns]."""
     left, right = torch.randn(rows, shared), torch.randn(shared, columns)
     out = torch.empty(rows, columns)
 

@@ -1,9 +1,9 @@
-"""A whole encoder-decoder at the paper's shape: six encoder layers, two decoder layers, as in its speed table; and
-decoding with fewer and more of them, as in its figure on the depth of the decoder.
+"""A whole encoder-decoder at the paper's shape: six encoder layers and two decoder layers, as in its speed table; and
+decoding with fewer and more decoder layers, as in its figure on the depth of the decoder.
 
-The widths and the vocabulary are those of the paper's IWSLT model (the WMT one is twice as wide), the batch is smaller:
-the paper's numbers are of GPUs. Sentences are of one length, so that nobody's padding counts, and a search goes on
-to the full length.
+The widths and the vocabulary are those of the paper's IWSLT model (the WMT one is twice as wide). The batch is smaller
+than the paper's, whose numbers are from GPUs. All sentences have one length, so that padding plays no role, and every
+search runs to the full length.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
 
 
 def over_depth(setting: Setting, repeats: int, console: Console) -> list[dict[str, Any]]:
-    """Beam search with every depth of the decoder, the encoder as it is; all take turns."""
+    """Beam search with every decoder depth and the same encoder; all take turns."""
     rows = []
     contenders = {name: config for name, config in setting.contenders().items() if name in ("feedback", "transformer")}
     for batch in setting.generation_batches:
@@ -119,7 +119,7 @@ def training(config: ModelConfig, setting: Setting) -> Run:
 
 
 def search(config: ModelConfig, setting: Setting, batch: int) -> Run:
-    """Beam search for targets as long as the sources, reading them included."""
+    """Beam search for targets as long as the sources, including the encoder."""
     model, source = EncoderDecoder(config, setting.vocabulary).eval(), sentences(batch, setting)
     limits = torch.full((batch,), setting.length)
     wanted = Search(beam=setting.beam, min_length=setting.length)
@@ -132,5 +132,5 @@ def search(config: ModelConfig, setting: Setting, batch: int) -> Run:
 
 
 def sentences(batch: int, setting: Setting, extra: int = 0) -> Tensor:
-    """Tokens [B, length + extra] without padding, begin or end"""
+    """Tokens [B, length + extra] without padding, begin or end symbols"""
     return END + 1 + zipf(batch, setting.length + extra, setting.vocabulary - END - 1)

@@ -1,6 +1,6 @@
-"""Whole models, from tokens to updated weights and from weights to tokens: what the benchmarks of them share.
+"""What the benchmarks of whole models share: from tokens to updated weights, and from weights to tokens.
 
-With one thread its CPU time counts: a turn takes seconds, and no turn of seconds is left alone by others.
+With one thread, CPU time is measured: a turn takes seconds, during which other processes always interfere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from feedback_transformer.training.record import environment
 
 
 class Turn(NamedTuple):
-    """What each contender does in a turn, and how many tokens that makes."""
+    """What each contender does in a turn, and how many tokens that processes."""
 
     runs: Mapping[str, Run]
     tokens: int
@@ -59,7 +59,7 @@ def measure_models(
 
 
 def thread_clock() -> Callable[[], float]:
-    """What counts: with one thread its CPU time."""
+    """The clock to use: CPU time with one thread, else wall time."""
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
@@ -82,7 +82,7 @@ def updating(model: nn.Module, train: TrainConfig, loss: Callable[[], Tensor]) -
 
 
 def zipf(batch: int, steps: int, vocabulary: int) -> Tensor:
-    """Words [B, T] of which the r-th most frequent comes about 1/r as often as the first."""
+    """Words [B, T], the r-th most frequent of which occurs about 1/r as often as the first."""
     random = torch.Generator().manual_seed(0)
     uniform = torch.rand(batch, steps, generator=random, dtype=torch.float64)
     return (vocabulary**uniform).long() - 1

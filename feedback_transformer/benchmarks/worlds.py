@@ -1,6 +1,6 @@
-"""Worlds to act in: what can be earned in each, how many steps a second it gives, and how fast A2C learns.
+"""Reinforcement-learning worlds: the reward to be had in each, its steps per second, and the speed of A2C.
 
-With one thread the CPU time counts: a turn takes seconds, and no turn of seconds is left alone by others.
+With one thread, CPU time is measured: a turn takes seconds, during which other processes always interfere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from feedback_transformer.training.run import RunConfig
 COPIES = 1024
 STEPS = 200  # an episode of a maze
 BOUND_EPISODES = 1000
-# What is learned with: the paper's model at as many copies as a CPU likes, and the reduced one.
+# The models: the paper's, with a number of copies that suits a CPU, and the reduced one.
 LEARNERS: dict[str, tuple[str, dict[str, int]]] = {
     "paper's model, 64 copies": ("paper", {"batch_size": 64, "bptt": 100}),
     "laptop preset": ("laptop", {}),
@@ -66,14 +66,14 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
 
 
 def bounds(task: Environment, quick: bool) -> dict[str, float]:
-    """Mean reward of an episode: the oracle's, its spread between episodes, and that of chance."""
+    """Mean reward per episode: the oracle's, its spread between episodes, and that of chance."""
     trial = Trial(8 if quick else BOUND_EPISODES, seed=0)
     oracle, chance = play_oracle(task, trial), play_randomly(task, trial)
     return {"oracle": oracle.mean(), "oracle_spread": oracle.std(), "chance": chance.mean()}
 
 
 def stepping(task: Environment) -> Callable[[], None]:
-    """An episode's steps of all copies, with the episodes that begin in them."""
+    """The steps of one episode for all copies, including resets."""
     from feedback_transformer.environments.gym import BatchedEnv  # gymnasium is slow to import
 
     envs = BatchedEnv(task, COPIES)
@@ -88,9 +88,9 @@ def stepping(task: Environment) -> Callable[[], None]:
 
 
 def learning(scale: str, core: str, fields: dict[str, int]) -> tuple[Callable[[], None], int]:
-    """Updates of A2C on maze navigation over one episode, from an empty memory to a full one; and their frames.
+    """A2C updates over one episode of maze navigation, from an empty memory to a full one; and their frames.
 
-    All cores have the paper's width and depth of the attention models.
+    All cores have the width and depth of the paper's attention models.
     """
     from feedback_transformer.training.a2c import ActorCritic
 

@@ -1,1 +1,1 @@
-"""What a command of several parts does: it trains, and shows what came out."""
+"""The longer commands, and the options and help texts that commands share."""

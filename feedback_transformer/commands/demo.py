@@ -1,4 +1,4 @@
-"""The demonstration: three models learn the random walk from the same episodes with the same settings."""
+"""The demo: three models learn the random walk from the same episodes with the same settings."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ TASK, SCALES = "random-walk", ("laptop", "smoke")
 
 
 def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
-    """Train what is not trained yet, then show the result; returns the exit code."""
+    """Train what has not been trained yet, then show the result; returns the exit code."""
     if scale not in SCALES:
-        raise ConfigError(f"the demonstration has no preset {scale!r}; choose laptop or smoke")
+        raise ConfigError(f"the demo has no preset {scale!r}; choose --preset laptop or smoke")
     all_jobs = {core: Job(name, preset(TASK, scale, core, seed), folder / core) for core, name in CORES.items()}
     console = Console()
     try:
@@ -71,14 +71,14 @@ def show_result(
     write_json(folder / "result.json", summary)
     console.print(table)
     console.print(
-        "Reduced: 0.1M parameters where the paper has 3.2M, minutes of training, a curriculum of walk lengths and a "
-        "learned bias over distance that are ours; the same for all three models."
+        "Reduced: 0.1M parameters instead of the paper's 3.2M, and minutes of training. The curriculum of walk lengths "
+        "and the learned bias over distance are ours, the same for all three models."
     )
     console.print(f"Pictures: {folder / 'learning.png'} and {folder / 'walk.png'}")
 
 
 def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[str, dict[str, Any]]) -> None:
-    """The first walk of the test set is drawn, whichever it is."""
+    """Draw both figures; the walk shown is the first of the test set."""
     by_step, first, truth, size, start = {}, {}, None, 0, 0
     for core in records:
         run, model = load_run(folders[core])

@@ -10,27 +10,27 @@ from feedback_transformer.config import ConfigError
 
 
 def add_machine_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--seed", type=seed_number, help="for other weights and other data (0)")
+    sub.add_argument("--seed", type=seed_number, help="seed of the weights and the data (0)")
     sub.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (cpu)")
-    sub.add_argument("--threads", type=positive_number, help="CPU threads (as many as PyTorch takes)")
+    sub.add_argument("--threads", type=positive_number, help="CPU threads (PyTorch's default)")
 
 
 def seed_number(text: str) -> int:
-    """An argument that random numbers can start from."""
+    """An argument that is a seed."""
     if not text.isdecimal() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")
     return int(text)
 
 
 def positive_number(text: str) -> int:
-    """An argument that counts something."""
+    """An argument that is a count of 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
 def check_device(name: str) -> str:
-    """The device, if it is here."""
+    """The device, if it is available."""
     try:
         torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError, ValueError):

@@ -1,4 +1,4 @@
-"""What `reproduce` has still to do, and what it will cost: by records of the same variant, or by updates taken here."""
+"""What `reproduce` still has to run, and its cost: from records of the same variant, or from a few updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from feedback_transformer.report.experiments import reduction
 
 
 class Missing(NamedTuple):
-    """A variant that has runs to be done: how many, and minutes of one core for each, if anybody knows."""
+    """A variant with runs to be done: how many, and minutes on one core for each, if known."""
 
     variant: Variant
     runs: int
@@ -23,7 +23,7 @@ class Missing(NamedTuple):
     known_by: str = "-"
 
     def measured(self) -> Missing:
-        """With the cost by a few updates, where no record tells it."""
+        """With the cost estimated from a few updates, where there is no record."""
         if self.minutes is not None:
             return self
         try:
@@ -35,7 +35,7 @@ class Missing(NamedTuple):
 
 
 def missing_variants(experiments: list[Experiment], scale: str, seeds: int | None, results: Path) -> list[Missing]:
-    """Each once, though experiments share them."""
+    """The variants with missing runs; those that experiments share appear once."""
     variants = {variant.key: variant for experiment in experiments for variant in experiment.variants(scale)}
     found = []
     for variant in variants.values():
@@ -49,7 +49,7 @@ def missing_variants(experiments: list[Experiment], scale: str, seeds: int | Non
 def show_plan(
     experiments: list[Experiment], scale: str, missing: list[Missing], console: Console, every_variant: bool
 ) -> None:
-    """What is asked for, what has no record, and the cost in all; on request that of every variant."""
+    """Print the runs without a record and their total cost; on request the cost of every variant."""
     for experiment in experiments:
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.place})", highlight=False)
         if scale != "paper":
@@ -57,21 +57,22 @@ def show_plan(
         if scale == "laptop" and experiment.prepare:
             console.print(f"Data: {experiment.prepare_command}", highlight=False)
     if every_variant and missing:
-        table = Table("variant", "runs", "a run", "known by", title="To be done", title_justify="left")
+        table = Table("variant", "runs", "per run", "estimated from", title="To do", title_justify="left")
         for row in missing:
             cost = "unknown" if row.minutes is None else spell_minutes(row.minutes)
             table.add_row(row.variant.key, str(row.runs), cost, row.known_by)
         console.print(table)
     known = [row.runs * row.minutes for row in missing if row.minutes is not None]
     unknown = sum(row.runs for row in missing if row.minutes is None)
-    told = [f"about {spell_minutes(sum(known))} of one core"] if known else []
+    told = [f"about {spell_minutes(sum(known))} on one core"] if known else []
     told += [f"{unknown} of unknown cost"] if unknown else []
     runs = sum(row.runs for row in missing)
-    console.print(f"{runs} runs have no record yet: {' and '.join(told)}." if runs else "Every run has its record.")
+    without = "1 run has" if runs == 1 else f"{runs} runs have"
+    console.print(f"{without} no record yet: {' and '.join(told)}." if runs else "Every run has a record.")
 
 
 def spell_minutes(minutes: float) -> str:
-    """In the unit that people would use.
+    """In a readable unit.
 
     >>> spell_minutes(12.34), spell_minutes(500), spell_minutes(100_000)
     ('12.3 minutes', '8.3 hours', '69.4 days')

@@ -1,4 +1,4 @@
-"""Run an experiment of the paper: what has no record yet, then its table, its claims and its figure."""
+"""Run an experiment of the paper: train what has no record yet, then show its table, claims and figure."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "experiment", help="one of `feedback-transformer list experiments`, or toy-tasks, state-tracking, speed, all"
     )
-    sub.add_argument("--scale", default="laptop", help="smoke, laptop, or paper (laptop)")
-    sub.add_argument("--seeds", type=positive_number, help="how many seeds (three, and one where a run is long)")
-    sub.add_argument("--jobs", type=int, default=1, help="trainings at a time (1)")
+    sub.add_argument("--scale", default="laptop", help="smoke, laptop or paper (laptop)")
+    sub.add_argument("--seeds", type=positive_number, help="number of seeds (three, or one for long runs)")
+    sub.add_argument("--jobs", type=int, default=1, help="trainings to run at a time (1)")
     sub.add_argument("--device", default="cpu", help="where they run: cpu, cuda, cuda:1, mps (cpu)")
     sub.add_argument("--threads", type=positive_number, default=1, help="CPU threads of each (1)")
-    sub.add_argument("--plan", action="store_true", help="only say what would be done, and its cost by records")
+    sub.add_argument("--plan", action="store_true", help="only list the runs to do, with their cost from records")
     sub.add_argument(
-        "--measure", action="store_true", help="the same; where no record tells the cost, take two updates"
+        "--measure", action="store_true", help="like --plan, but time two updates where no record gives the cost"
     )
     sub.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the trainings (runs)")
     sub.add_argument("--results", type=Path, help="folder for records and figures (results)")
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def measure_speed(scale: str, results: Path, only_plan: bool, console: Console) -> int:
-    """Table 5: the benchmarks that have no record yet, each minutes of one core, or tiny ones at the scale smoke."""
+    """Table 5: run the benchmarks that have no record yet (minutes on one core), or tiny ones at the scale smoke."""
     for option, record in RECORDS.items():
         if (results / record).exists():
             continue
@@ -74,13 +74,13 @@ def measure_speed(scale: str, results: Path, only_plan: bool, console: Console) 
             parser = argparse.ArgumentParser()
             command.add_arguments(parser)
             command.run(parser.parse_args(words))
-    title = "Speed: Table 5" + (", tiny models: it runs" if scale == "smoke" else "")
+    title = "Speed: Table 5" + (", tiny models, to check that it runs" if scale == "smoke" else "")
     show_table(title, *speed_rows(results), console)
     return 0
 
 
 def results_folder(options: argparse.Namespace) -> Path:
-    """Where the records of a scale are, if no other folder is named."""
+    """The folder of the records: --results, or the scale's own."""
     if options.scale not in SCALES:
         raise ConfigError(f"there is no scale {options.scale!r}{nearest(options.scale, SCALES)}")
     folder: Path = options.results or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
@@ -90,7 +90,7 @@ def results_folder(options: argparse.Namespace) -> Path:
 
 
 def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
-    """Runs that cannot begin, since their data is not there; what is missing is said once an experiment."""
+    """Runs that cannot start because their data is missing, with the message, once per experiment."""
     lost: dict[str, str] = {}
     for experiment in chosen:
         own = [key for key in experiment.runs(scale) if key in work]
@@ -101,12 +101,12 @@ def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) 
             known = (
                 experiment.prepare_command if experiment.prepare else f"feedback-transformer prepare {run.task_name}"
             )
-            lost |= dict.fromkeys(own, f"{experiment.name} is left out: {error}. For this experiment: {known}")
+            lost |= dict.fromkeys(own, f"{experiment.name} is skipped: {error}. For this experiment: {known}")
     return lost
 
 
 def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespace, console: Console) -> int:
-    """Train what has no record yet, then show what came out; returns the exit code."""
+    """Train what has no record yet, then show the results; returns the exit code."""
     scale, device = options.scale, check_device(options.device)
     runs = {key: run for key, run in wanted(chosen, scale, options.seeds).items() if not kept_record(results, key, run)}
     folder = options.runs / f"reproduce-{scale}"
@@ -123,7 +123,7 @@ def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespa
         try:
             done = finished_record(job) is not None
         except ConfigError as error:
-            lost[key] = f"{key} is left out: {error}"
+            lost[key] = f"{key} is skipped: {error}"
             continue
         if done:
             keep(key)
@@ -148,7 +148,7 @@ def choose(name: str) -> list[Experiment]:
 
 
 def wanted(experiments: list[Experiment], scale: str, seeds: int | None) -> dict[str, RunConfig]:
-    """The runs of so many seeds, or of those that are planned; every variant's first before any's second."""
+    """The runs of this many seeds, or of the planned ones; every variant's first seed before any second one."""
     runs = {key: run for experiment in experiments for key, run in experiment.runs(scale, seeds).items()}
     return dict(sorted(runs.items(), key=lambda item: item[1].seed))
 

@@ -1,7 +1,7 @@
-"""What a trained encoder-decoder is for: `translate`, `summarize`, and what makes them better: `tune`, `average`.
+"""Commands for trained encoder-decoders: `translate`, `summarize`, `tune`, `average` and `score`.
 
-`tune` leaves the decoding that was best on the validation set as decoding.json in the run's folder, and `translate`,
-`summarize` and `evaluate` take it up from there.
+`tune` writes the decoding settings that were best on the validation set to decoding.json in the run's folder, and
+`translate`, `summarize` and `evaluate` use them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from feedback_transformer.training.run import RunConfig
 
 DECODING = "decoding.json"
 SEARCHED = ("beam", "length_penalty", "block_ngrams", "shortest", "length_ratio", "extra_length")
-FILE_LINES = 32  # read at a time from a file; from a pipe or a person one line is answered before the next is read
+FILE_LINES = 32  # read at a time from a file; from a pipe or terminal each line is answered before the next is read
 DEFAULT_GRID = {"length_penalty": "0,0.4,0.8,1.2,1.6"}
 
 EXAMPLES = {
@@ -50,70 +50,72 @@ TRANSLATE_HELP = """\
 examples:
 {examples}
 
-A line in, a line out, at once; an empty line stays empty. How targets are looked for can be set by field=value: beam,
-length_penalty, block_ngrams, shortest, length_ratio, extra_length. What `tune` found is taken where nothing is said.
+Writes one line for each line read, at once; an empty line stays empty. The search can be set with field=value: beam,
+length_penalty, block_ngrams, shortest, length_ratio, extra_length. The defaults are what `tune` found, if it was run.
 """
 TUNE_HELP = """\
 examples:
   feedback-transformer tune runs/multi30k-feedback-laptop-0
   feedback-transformer tune runs/cnn length_penalty=0.6,1,1.4 shortest=30,50,70 beam=4
 
-Every combination is tried on the validation set. The best is kept as decoding.json in the run's folder, from where
-translate, summarize and evaluate take it.
+Tries every combination on the validation set and writes the best to decoding.json in the run's folder, where translate,
+summarize and evaluate find it.
 """
 AVERAGE_HELP = """\
 examples:
   feedback-transformer average runs/multi30k-feedback-laptop-0 --last 5
   feedback-transformer evaluate runs/multi30k-feedback-laptop-0/average.safetensors
 
-The mean of the weights at the last evaluations. The training must keep them: keep_checkpoints=N.
+Averages the weights of the last evaluations, which the training must have kept: keep_checkpoints=N.
 """
 SCORE_HELP = """\
 examples:
   feedback-transformer score translated.de reference.de --language de
   feedback-transformer score summaries.txt references.txt --measure rouge
 
-BLEU by sacrebleu, with its signature, and the tokenised BLEU with compounds split that the paper reports. For ROUGE a
-line is one sentence; `evaluate` knows the sentences of a summary, and its ROUGE-L is over them.
+BLEU is sacrebleu's, with its signature, and the tokenised BLEU with compounds split that the paper reports. For ROUGE,
+a line counts as one sentence; `evaluate` knows the sentences of a summary and computes ROUGE-L over them.
 """
 
 
 def add_commands(add: Callable[..., Any]) -> None:
-    """The commands, for whoever mounts them."""
+    """Add the commands to a parser."""
     for name, summary in (("translate", "translate"), ("summarize", "summarize articles,")):
         help_text = TRANSLATE_HELP.format(examples=EXAMPLES[name])
         sub = add(name, run_translate, f"{summary} line by line with a trained model", help_text)
         sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-        sub.add_argument("overrides", nargs="*", metavar="field=value", help="how targets are looked for")
-        sub.add_argument("--input", type=Path, metavar="FILE", help="read from here (standard input)")
-        sub.add_argument("--output", type=Path, metavar="FILE", help="write to here (standard output)")
-        sub.add_argument("--lines", type=positive_number, help=f"read so many at a time (1; of a file {FILE_LINES})")
-        sub.add_argument("--temperature", type=float, help="draw targets instead of searching the best")
-        sub.add_argument("--top-k", type=int, default=0, help="draw only among the k likeliest tokens")
-        sub.add_argument("--top-p", type=float, default=1.0, help="draw only among the likeliest of this probability")
+        sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the search")
+        sub.add_argument("--input", type=Path, metavar="FILE", help="read from this file (standard input)")
+        sub.add_argument("--output", type=Path, metavar="FILE", help="write to this file (standard output)")
+        sub.add_argument("--lines", type=positive_number, help=f"lines to read at a time (1; {FILE_LINES} from a file)")
+        sub.add_argument("--temperature", type=float, help="sample targets at this temperature instead of searching")
+        sub.add_argument("--top-k", type=int, default=0, help="sample among the k likeliest tokens (0: among all)")
+        sub.add_argument(
+            "--top-p", type=float, default=1.0, help="sample among the likeliest with this total probability"
+        )
         add_machine_options(sub)
 
-    sub = add("tune", run_tune, "find the best decoding on the validation set", TUNE_HELP)
+    sub = add("tune", run_tune, "find the best search settings on the validation set", TUNE_HELP)
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
     sub.add_argument("overrides", nargs="*", metavar="field=a,b,c", help="values to try (length_penalty, 0 to 1.6)")
     add_machine_options(sub)
 
-    sub = add("average", run_average, "the mean of a run's last checkpoints", AVERAGE_HELP)
+    sub = add("average", run_average, "average a run's last checkpoints", AVERAGE_HELP)
     sub.add_argument("folder", type=Path, help="the folder of a run")
-    sub.add_argument("--last", type=positive_number, default=10, help="how many evaluations (10)")
-    sub.add_argument("--out", type=Path, help="where to (FOLDER/average.safetensors)")
+    sub.add_argument("--last", type=positive_number, default=10, help="number of evaluations (10)")
+    sub.add_argument("--out", type=Path, help="file to write (FOLDER/average.safetensors)")
 
-    sub = add("score", run_score, "BLEU or ROUGE of a file against a reference", SCORE_HELP)
-    sub.add_argument("hypotheses", type=Path, help="what was written, a line each")
-    sub.add_argument("references", type=Path, help="what should have been")
+    sub = add("score", run_score, "compute BLEU or ROUGE of a file against a reference", SCORE_HELP)
+    sub.add_argument("hypotheses", type=Path, help="the generated texts, one per line")
+    sub.add_argument("references", type=Path, help="the references, one per line")
     sub.add_argument("--measure", choices=("bleu", "rouge"), default="bleu", help="bleu or rouge (bleu)")
     sub.add_argument(
         "--tokenization",
         choices=TOKENIZATIONS,
         default="13a",
-        help="sacrebleu's (13a); none for text that is tokenised",
+        help="sacrebleu's tokenizer (13a); none for text that is tokenised already",
     )
-    sub.add_argument("--language", default="en", help="of the text, for tokenised BLEU (en)")
+    sub.add_argument("--language", default="en", help="language of the text, for tokenised BLEU (en)")
 
 
 # ------------------------------------------------------------------------------------------------ commands
@@ -123,12 +125,14 @@ def load_translation(path: Path, device: str, data: str | None) -> tuple[RunConf
     """A trained encoder-decoder; `data` is where its pairs are, if they have moved."""
     run, model = load_run(path, device, data)
     if not isinstance(run.task, Translation):
-        raise ConfigError(f"{path} is a model of {run.task_name}, which has no text to translate")
+        raise ConfigError(
+            f"{path} was trained on {run.task_name}, which has no text to translate; choose a model trained on pairs"
+        )
     return run, run.task, model
 
 
 def tuned(run: RunConfig, path: Path) -> RunConfig:
-    """The run with the decoding that `tune` left beside its checkpoint."""
+    """The run with the search settings that `tune` left beside its checkpoint."""
     kept = (path if path.is_dir() else path.parent) / DECODING
     if not isinstance(run.task, Translation) or not kept.is_file():
         return run
@@ -145,9 +149,9 @@ def run_translate(options: argparse.Namespace) -> int:
     task = override(tuned(run, options.checkpoint).task, assignments)
     assert isinstance(task, Translation)
     if options.output is not None and options.input is not None and options.output.resolve() == options.input.resolve():
-        raise ConfigError(f"--output {options.output} is also the input, and would be emptied; choose another file")
+        raise ConfigError(f"--output {options.output} is also the input and would be overwritten; choose another file")
     if options.temperature is None and (options.top_k or options.top_p != 1):
-        raise ConfigError("--top-k and --top-p are for drawing; give --temperature too, as --temperature 1")
+        raise ConfigError("--top-k and --top-p are for sampling; give --temperature too, for example --temperature 1")
     search, draw = task.search(), None
     if options.temperature is not None:
         sampling = Sampling(options.temperature, options.top_k, options.top_p)
@@ -188,7 +192,7 @@ def _groups(source: TextIO, count: int, path: Path | None) -> Iterator[list[str]
 
 
 def evaluate(task: Translation, model: nn.Module, device: torch.device, title: str, as_json: bool) -> int:
-    """All scores of the test set, how they were computed, and the speed of decoding."""
+    """Print all scores on the test set, how they were computed, and the speed of decoding."""
     data = task.evaluation("test", 0, 0)
     scores = task.score(model, data, device)
     if as_json:
@@ -235,10 +239,10 @@ def run_score(options: argparse.Namespace) -> int:
     if len(written) != len(wanted):
         raise DataError(
             f"{options.hypotheses} has {len(written):,} lines and {options.references} has {len(wanted):,}; "
-            "a line is scored against the same line of the other"
+            "they must have the same number, since each line is scored against the same line of the other"
         )
     if not written:
-        raise DataError(f"{options.hypotheses} has no lines; there is nothing to score")
+        raise DataError(f"{options.hypotheses} is empty; give a file with one text per line")
     if options.measure == "rouge":
         print(", ".join(show_score(*item) for item in rouge(written, wanted).items()))
         return 0

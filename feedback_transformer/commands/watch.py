@@ -1,4 +1,4 @@
-"""`feedback-transformer watch`: an episode as a film, or in the terminal."""
+"""`feedback-transformer watch`: an episode as a film or in the terminal."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task")
     sub.add_argument("--out", type=Path, default=Path("episode.gif"), help="a .gif or .mp4 (episode.gif)")
     sub.add_argument("--ansi", action="store_true", help="show it in the terminal instead")
-    sub.add_argument("--oracle", action="store_true", help="not the policy, but one who knows everything")
-    sub.add_argument("--seed", type=seed_number, default=0, help="another episode, other draws (0)")
-    sub.add_argument("--speed", type=float, default=8.0, help="steps a second (8)")
-    sub.add_argument("--steps", type=positive_number, default=0, help="at most so many steps (the whole episode)")
+    sub.add_argument(
+        "--oracle", action="store_true", help="show the oracle, which knows the whole world, instead of the policy"
+    )
+    sub.add_argument("--seed", type=seed_number, default=0, help="seed of the episode and the actions (0)")
+    sub.add_argument("--speed", type=float, default=8.0, help="steps per second (8)")
+    sub.add_argument("--steps", type=positive_number, default=0, help="largest number of steps (the whole episode)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -43,9 +45,14 @@ def run(options: argparse.Namespace) -> int:
     changed = run_.override(parse_assignments(options.overrides))
     task = changed.task
     if not isinstance(task, Environment) or not isinstance(run_.task, Environment):
-        raise ConfigError(f"{options.checkpoint} is a model of {run_.task_name}, which is no world to act in")
+        raise ConfigError(
+            f"{options.checkpoint} was trained on {run_.task_name}, which is not a world to act in; choose a model of "
+            "a corridor or maze"
+        )
     if task.observation_sizes != run_.task.observation_sizes or task.actions != run_.task.actions:
-        raise ConfigError(f"{options.checkpoint} sees and does other things than this task has; set other fields")
+        raise ConfigError(
+            f"{options.checkpoint} has other observations or actions than this task; do not set fields that change them"
+        )
     film = Film(task, None if options.oracle else policy, options)
     if options.ansi:
         return show_in_terminal(film, options.speed)
@@ -81,7 +88,7 @@ class Film:
 
 
 def show_in_terminal(film: Film, speed: float) -> int:
-    """Frame over frame; where the output goes to a file, one after the other."""
+    """Each frame over the last one; if the output is not a terminal, one after the other."""
     live = sys.stdout.isatty()
     for number, text in enumerate(film.frames("ansi")):
         if live and number:
@@ -110,7 +117,7 @@ def write_film(path: Path, frames: list[NDArray[np.uint8]], speed: float) -> Non
 
 def _write_mp4(path: Path, frames: list[NDArray[np.uint8]], speed: float) -> None:
     if shutil.which("ffmpeg") is None:
-        raise ConfigError(f"{path} needs the program ffmpeg, which is not here; choose a .gif")
+        raise ConfigError(f"{path} needs the program ffmpeg, which is not installed; choose a .gif")
     height, width, _ = frames[0].shape
     raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{speed:g}", "-i", "-"]
     command = ["ffmpeg", "-y", "-loglevel", "error", *raw, "-pix_fmt", "yuv420p", str(path)]

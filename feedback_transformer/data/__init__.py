@@ -1,1 +1,1 @@
-"""From episodes and corpora to the tensors a model reads."""
+"""Turns episodes and corpora into the tensors that a model reads."""

@@ -1,13 +1,13 @@
-"""The corpora that `prepare` knows by name: where they come from, and how to tell that they are the right ones.
+"""The corpora that `prepare` knows by name: where they come from, and how to check that they are the right ones.
 
-    ptb-char        Penn Treebank, character by character          5.0M characters to learn from
+    ptb-char        Penn Treebank, character by character          5.0M training characters
     enwik8          the first 100 million bytes of Wikipedia        90M bytes
     wikitext-103    good Wikipedia articles, word by word          103M words
     wikitext-2      a small part of the same                         2M words
     text            your own files
 
-What is known for certain is pinned: the hash of an archive, the hash of a file in it, or both. A file that does not
-match is refused, because a score on other text is not a score on the corpus.
+Where known for certain, hashes are pinned: of an archive, of a file in it, or both. A file that does not match is
+refused, because a score on other text is not a score on the corpus.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TOKENS = ("characters", "bytes", "words", "bpe")
 
 
 class DataError(ValueError):
-    """Data that cannot be fetched, read or encoded: says which file, what is wrong, and the way out."""
+    """Data that cannot be fetched, read or encoded; the message says which file, what is wrong, and the way out."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file to download, at the first of its addresses that answers, and what is known about it."""
+    """A file to download, from the first of its addresses that answers, and what is known about it."""
 
     urls: tuple[str, ...]
     size: int | None = None
@@ -59,12 +59,12 @@ class Known:
     name: str
     summary: str
     licence: str
-    tokens: str  # what it is usually cut into
+    tokens: str  # its usual kind of tokens
     archive: Archive | None = None
     members: dict[str, Member] | None = None  # split -> its file
-    whole: Member | None = None  # or one file, to be cut into the three splits by `shares`
+    whole: Member | None = None  # or one file, split into three by `shares`
     shares: tuple[float, float, float] = (0.90, 0.05, 0.05)
-    spaced: bool = False  # characters stand apart, with `_` where the text has a space
+    spaced: bool = False  # characters are separated by spaces, with `_` for a space in the text
 
 
 def _wikitext(name: str, archive_sha256: str, summary: str, valid: Member, test: Member) -> Known:
@@ -159,7 +159,7 @@ KNOWN = {
 
 
 def known_corpus(name: str) -> Known:
-    """The corpus with this name, or a sentence with the nearest names."""
+    """The corpus with this name, or an error with the nearest names."""
     if name not in KNOWN:
         raise DataError(f"there is no corpus {name!r}{nearest(name, KNOWN)}")
     return KNOWN[name]

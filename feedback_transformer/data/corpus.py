@@ -1,8 +1,8 @@
-"""A prepared corpus: a folder with three memory-mapped arrays of tokens, and all that is needed to read them.
+"""A prepared corpus: a folder with three memory-mapped arrays of tokens, and everything needed to read them.
 
 corpus.json        what it is: name, tokens, options, counts, hashes of the source, licence
 vocabulary.json    token -> text (tokenizer.json for BPE)
-train.npy  valid.npy  test.npy     one number a token, in the smallest unsigned type that fits
+train.npy  valid.npy  test.npy     one number per token, in the smallest unsigned type that fits
 
 corpus = Corpus.open(Path("data/ptb-char"))
 corpus.train[:100]                       # nothing else is read from disk
@@ -31,7 +31,7 @@ DESCRIPTION = "corpus.json"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokens to learn from, to choose by and to test on, and their vocabulary."""
+    """Tokens for training, validation and testing, and their vocabulary."""
 
     folder: Path
     description: dict[str, Any]  # corpus.json
@@ -45,12 +45,12 @@ class Corpus:
         return str(self.description["name"])
 
     def fingerprints(self) -> dict[str, str]:
-        """Of the vocabulary and of the text: what must be the same wherever the corpus lies."""
+        """Hashes of the vocabulary and of the text, which do not depend on where the corpus is stored."""
         text = "".join(str(self.description["splits"][split]["sha256"]) for split in SPLITS)
         return {"vocabulary": self.vocabulary.fingerprint, "text": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
     def bytes_per_token(self, name: str) -> float:
-        """How many bytes of text a token of a split stands for, on the average."""
+        """Bytes of text per token of a split, on average."""
         counts = self.description["splits"][name]
         return float(counts["bytes"] / counts["tokens"])
 
@@ -70,7 +70,7 @@ class Corpus:
             vocabulary = load_vocabulary(folder, description["tokens"])
             if vocabulary.size != description["vocabulary_size"]:
                 raise DataError(
-                    f"{folder / vocabulary.file} has {vocabulary.size} tokens and corpus.json tells of "
+                    f"{folder / vocabulary.file} has {vocabulary.size} tokens but corpus.json says "
                     f"{description['vocabulary_size']}; prepare the corpus again"
                 )
             counts = {split: int(description["splits"][split]["tokens"]) for split in SPLITS}
@@ -81,7 +81,7 @@ class Corpus:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """corpus.json, if the folder holds a whole corpus of a format that this version reads."""
+    """corpus.json, if the folder holds a complete corpus in a format that this version reads."""
     path = folder / DESCRIPTION
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
@@ -95,15 +95,15 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path} is damaged ({error}); prepare the corpus again") from None
     found = description.get("format") if isinstance(description, dict) else None
     if found != FORMAT:
-        raise DataError(f"{path} has format {found!r} and this version reads format {FORMAT}; prepare the corpus again")
+        raise DataError(f"{path} has format {found!r} but this version reads format {FORMAT}; prepare the corpus again")
     return dict(description)
 
 
 def write_tokens(path: Path, arrays: Iterable[Tokens], dtype: np.dtype[Any]) -> int:
-    """Write arrays one behind the other as one .npy file, and tell how many tokens that were.
+    """Write arrays end to end as one .npy file; returns the number of tokens.
 
-    The count stands in the header, before the numbers, and is known only at the end: the header is written twice.
-    numpy leaves room in it for a first axis of any length, so both are equally long.
+    The count belongs in the header, before the numbers, but is known only at the end, so the header is written twice.
+    numpy leaves room in it for a first axis of any length, so both have the same size.
     """
     count = 0
     with open(path, "wb") as file:
@@ -135,7 +135,7 @@ def read_tokens(path: Path, count: int, vocabulary: Vocabulary) -> Tokens:
         raise DataError(f"{path} is truncated or damaged ({error}); prepare the corpus again") from None
     if array.shape != (count,) or array.dtype != vocabulary.dtype:
         raise DataError(
-            f"{path} holds {array.shape} of {array.dtype} and {DESCRIPTION} tells of {count:,} tokens of "
+            f"{path} holds {array.shape} of {array.dtype} but {DESCRIPTION} says {count:,} tokens of "
             f"{vocabulary.dtype}; prepare the corpus again"
         )
     return array

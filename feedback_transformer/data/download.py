@@ -1,8 +1,8 @@
-"""Fetch a file over HTTP so that it is whole and right, or not there at all.
+"""Fetch a file over HTTP so that it is complete and correct, or absent.
 
 The bytes go to `NAME.part`. When the connection breaks, the next attempt asks for the rest (`Range: bytes=N-`), in this
-run or a later one; a server that cannot do that sends the file from its beginning again. Only a file of the right size
-and hash takes its name.
+run or a later one; a server that cannot do that sends the file from the beginning. Only a file with the right size and
+hash gets its final name.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ BY_HAND = "download it by hand and give it with --from PATH"
 
 
 class _AddressError(DataError):
-    """This address will not do, whatever one tries again; another one might."""
+    """Retrying this address is useless; another address might work."""
 
 
 class _BrokenOffError(Exception):
-    """The connection ended early; what came so far is kept."""
+    """The connection ended early; what has arrived is kept."""
 
 
 def fetch(archive: Archive, folder: Path) -> Path:
-    """The archive's file in `folder`, downloaded unless it is there already; with progress on the terminal."""
+    """The archive's file in `folder`, downloaded unless it is there already, with progress on the terminal."""
     target = folder / archive.name
     if target.is_file() and mismatch(target, archive) is None:
         return target
@@ -53,7 +53,7 @@ def download(
     attempts: int = 4,
     wait: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Fetch `archive` to `target`: address by address, each a few times, going on where the last attempt broke off."""
+    """Fetch `archive` to `target`: address by address, a few attempts each, continuing where the last broke off."""
     part = target.with_name(target.name + ".part")
     said: list[str] = []
     for url in archive.urls:
@@ -75,7 +75,7 @@ def _download_from(
     attempts: int,
     wait: Callable[[float], None],
 ) -> None:
-    """Leaves the whole, right file at `part`, or raises."""
+    """Leave the complete, correct file at `part`, or raise."""
     trouble = ""
     for attempt in range(attempts):
         if attempt:
@@ -89,10 +89,10 @@ def _download_from(
         wrong = mismatch(part, archive)
         if wrong is None:
             return
-        part.unlink()  # wrong bytes cannot be gone on with
+        part.unlink()  # wrong bytes cannot be continued
         if not resumed:
             raise _AddressError(f"{url} gave another file than the one this version knows ({wrong})")
-        trouble = f"the part that was here did not fit ({wrong})"
+        trouble = f"the partial download here did not match ({wrong})"
     raise _AddressError(f"{url} could not be fetched in {attempts} attempts ({trouble})")
 
 
@@ -111,30 +111,30 @@ def _transfer(url: str, archive: Archive, part: Path, report: Report, timeout: f
             _receive(response, part, have if resuming else 0, archive.size, report)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # nothing behind what is here: it is whole, or it is not this file
+        if error.code == 416:  # nothing follows what is here: it is complete, or not this file
             if mismatch(part, archive) is not None:
                 part.unlink()
-                raise _BrokenOffError("the part that was here did not fit") from None
+                raise _BrokenOffError("the partial download here did not match") from None
         elif error.code in RETRYABLE:
             raise _BrokenOffError(f"the server answered {error.code} {error.reason}") from None
         else:
-            raise _AddressError(f"{url} is not to be had: the server answered {error.code} {error.reason}") from None
+            raise _AddressError(f"{url} is not available: the server answered {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, socket.gaierror):
-            raise _AddressError(f"{url} cannot be reached: its host has no address here ({error.reason})") from None
+            raise _AddressError(f"{url} cannot be reached: its host name does not resolve ({error.reason})") from None
         raise _BrokenOffError(f"cannot reach the host: {error.reason}") from None
     except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
         raise _BrokenOffError(str(error) or type(error).__name__) from None
 
 
 def _range_start(response: Any) -> int:
-    """`Content-Range: bytes 500-999/1000` -> 500; -1 when it is not told."""
+    """`Content-Range: bytes 500-999/1000` -> 500; -1 if it is missing."""
     start = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
     return int(start) if start.isdigit() else -1
 
 
 def _receive(response: Any, part: Path, start: int, size: int | None, report: Report) -> None:
-    """Write what comes behind the first `start` bytes of `part`, and see that nothing is missing."""
+    """Write what follows the first `start` bytes of `part`, and check that nothing is missing."""
     length = response.headers.get("Content-Length", "")
     total = start + int(length) if length.isdigit() else size
     if total is not None and size is not None and total != size:

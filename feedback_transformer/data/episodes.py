@@ -1,6 +1,6 @@
 """Episodes end to end as one stream, and the lanes that a stream is cut into.
 
-A model reads B lanes side by side, T steps at a time, and carries its memory from block to block:
+A model reads B lanes in parallel, T steps at a time, and carries its memory from block to block:
 
     stream   e0 e0 e0 e1 e1 e2 e2 e2 e2 e3 e3 e4        episodes, one after the other
     lanes    e0 e0 e0 e1 | e1 e2 e2 e2 | e2 e3 e3 e4    B = 3 lanes of four steps each
@@ -36,14 +36,14 @@ class Episodes:
 
     @classmethod
     def join(cls, tokens: Sequence[Array], labels: Sequence[Array]) -> Episodes:
-        """From one array an episode."""
+        """From one array per episode."""
         lengths = [len(episode) for episode in tokens]
         starts = np.cumsum([0, *lengths[:-1]], dtype=np.int64)
         return cls(np.concatenate(tokens).astype(np.int64), np.concatenate(labels).astype(np.int64), starts)
 
     @classmethod
     def from_padded(cls, tokens: Array, labels: Array, real: NDArray[np.bool_]) -> Episodes:
-        """From rows [episodes, width] of which only the positions marked `real` are kept."""
+        """From rows [episodes, width], keeping only the positions marked `real`."""
         lengths = real.sum(axis=1)
         return cls(tokens[real], labels[real], np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64))
 
@@ -53,7 +53,7 @@ class Episodes:
 
 
 class Lanes(Protocol):
-    """B streams side by side, read in blocks."""
+    """B parallel streams, read in blocks."""
 
     @property
     def steps(self) -> int:
@@ -66,7 +66,7 @@ class Lanes(Protocol):
         ...
 
     def block(self, start: int, steps: int) -> tuple[Tensor, ...]:
-        """Tokens and labels [B, T] from `start` on, T <= steps; in general rows [B, ..], the labels last."""
+        """Tokens and labels [B, T] from `start` on, T <= steps; in general tensors [B, ..], the labels last."""
         ...
 
 
@@ -90,8 +90,8 @@ class EpisodeLanes:
 def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> EpisodeLanes:
     """The stream, rotated by `offset`, cut into equal lanes; a lane may begin inside an episode.
 
-    What remains of such an episode cannot be predicted from it (its beginning is in another lane), so it carries no
-    labels. What is left over at the end, fewer than batch_size steps, is not used in this pass.
+    The rest of such an episode cannot be predicted, because its beginning is in another lane, so it has no labels. The
+    remainder at the end, fewer than batch_size steps, is not used in this pass.
     """
     total = len(episodes.tokens)
     steps = total // batch_size
@@ -111,7 +111,7 @@ def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> EpisodeL
 
 
 def whole_lanes(episodes: Episodes, batch_size: int) -> EpisodeLanes:
-    """Lanes of whole episodes, each from the beginning of one; shorter lanes end in steps without labels."""
+    """Lanes of whole episodes; shorter lanes are filled with steps without labels."""
     groups = np.array_split(np.arange(len(episodes)), min(batch_size, len(episodes)))
     bounds = episodes.bounds()
     spans = [(bounds[group[0]][0], bounds[group[-1]][1]) for group in groups]
@@ -125,7 +125,7 @@ def whole_lanes(episodes: Episodes, batch_size: int) -> EpisodeLanes:
 
 
 def resets(tokens: Tensor, begin: int | None) -> Tensor | None:
-    """[B, T], where the memory begins anew: before every token `begin`; None if nowhere."""
+    """[B, T], where the memory is emptied: before every token `begin`; None if nowhere."""
     if begin is None:
         return None
     begins = tokens == begin

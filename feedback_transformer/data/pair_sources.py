@@ -1,7 +1,7 @@
-"""Where pairs come from: two text files side by side, or one of articles with their summaries.
+"""Where pairs come from: two parallel text files, or one file of articles with their summaries.
 
 A pair is a line of the source file and the same line of the target file, so files of different lengths are refused: one
-missing line would make every pair behind it wrong. Files may be compressed (`.gz`), and newstest comes as `.sgm` too.
+missing line would make every later pair wrong. Files may be compressed (`.gz`), and newstest may be `.sgm`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from feedback_transformer.data.corpora import SPLITS, Archive, DataError
 from feedback_transformer.data.sources import matching_files
 
 Pair = tuple[str, str]
-SENTENCE_END = "\n"  # between the sentences of a summary; a line has none inside, so it never comes from elsewhere
-HELD_OUT, MOST_HELD_OUT = 0.05, 2000  # the part of own pairs that is kept to validate on, and again to test on
+SENTENCE_END = "\n"  # between the sentences of a summary; a line of text never contains one
+HELD_OUT, MOST_HELD_OUT = 0.05, 2000  # the share of your own pairs kept for validation, and again for testing
 
 
 @dataclass(frozen=True)
 class PairCorpus:
-    """A corpus of pairs with a name. Without archives it is brought by hand (--from)."""
+    """A corpus of pairs with a name. Without archives, the user has to supply it (--from)."""
 
     name: str
     summary: str
     licence: str
     languages: tuple[str, str]  # source and target
-    files: dict[str, str]  # split -> pattern of its files' names, less the ending
-    place: str  # where people get it
-    archives: tuple[Archive, ...] = ()  # what is downloaded, all of it
-    hashes: dict[str, str] = field(default_factory=dict)  # split -> sha256 of its published pairs, where it is certain
+    files: dict[str, str]  # split -> pattern of its files' names, without the ending
+    place: str  # where to get it
+    archives: tuple[Archive, ...] = ()  # the archives to download
+    hashes: dict[str, str] = field(default_factory=dict)  # split -> sha256 of its published pairs, where known
     endings: tuple[str, ...] = ()  # of the names: the languages, or jsonl
     vocab_size: int = 32_000
     max_length: int = 250  # tokens; longer pairs are not trained on
-    source_words: int = 0  # sources are cut to so many words; 0: not cut
+    source_words: int = 0  # sources are cut to this many words; 0: not cut
 
     def wants(self, name: str) -> bool:
         return any(self.matches(split, name) for split in SPLITS)
@@ -50,7 +50,7 @@ class PairCorpus:
 
 
 def plain_name(name: str) -> str:
-    """What a file is called when it is plain text.
+    """The name of a file once it is plain text.
 
     >>> plain_name("train.en.gz"), plain_name("dev/newstest2014-deen-src.de.sgm")
     ('train.en', 'dev/newstest2014.de')
@@ -68,8 +68,8 @@ def _wmt(address: str, size: int, sha256: str) -> Archive:
     return Archive(tuple(f"{scheme}://{address}" for scheme in ("https", "http")), size, sha256)
 
 
-# Hashes of files as public projects pin them: of WMT, tensorflow/datasets (url_checksums).
-# The hashes of pairs are our own, of the texts themselves: whatever was downloaded, they tell that it is the corpus.
+# Hashes of files are those that public projects pin: for WMT, tensorflow/datasets (url_checksums).
+# Hashes of pairs are our own, of the texts themselves: they identify the corpus, wherever it was downloaded.
 MULTI30K_ARCHIVES = (
     _multi30k("train.en", "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
     _multi30k("train.de", "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
@@ -94,7 +94,7 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
     corpus.name: corpus
     for corpus in (
         PairCorpus(
-            "multi30k", "captions of pictures, English to German: 29,000 / 1,014 / 1,000 pairs", "CC BY-NC-SA 4.0",
+            "multi30k", "image captions, English to German: 29,000 / 1,014 / 1,000 pairs", "CC BY-NC-SA 4.0",
             ("en", "de"), {"train": "train", "valid": "val", "test": "test_2016_flickr"},
             "github.com/multi30k/dataset (data/task1/raw)", MULTI30K_ARCHIVES,
             {
@@ -130,10 +130,10 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
             "cnn-dailymail", "news articles and their summaries: 287,113 / 13,368 / 11,490", "for research",
             ("en", "en"), {"train": r"train[.\w]*", "valid": r"val(id)?[.\w]*", "test": r"test[.\w]*"},
             "github.com/abisee/cnn-dailymail (See et al. 2017, tokenised, not anonymised); write it as train.jsonl, "
-            "val.jsonl and test.jsonl, a JSON object with `article` and `summary` a line",
+            "val.jsonl and test.jsonl, one JSON object with `article` and `summary` per line",
             endings=("jsonl",), max_length=1024, source_words=400,
         ),
-        PairCorpus("pairs", "your own: two files, a line of one is the translation of the same line of the other",
+        PairCorpus("pairs", "your own: two files, each line of one the translation of the same line of the other",
                    "yours", ("source", "target"), {}, ""),
     )
 }  # fmt: skip
@@ -141,11 +141,11 @@ PAIR_CORPORA: dict[str, PairCorpus] = {
 
 def pair_corpus(name: str) -> PairCorpus:
     if name not in PAIR_CORPORA:
-        raise DataError(f"there are no pairs {name!r}{nearest(name, PAIR_CORPORA)}")
+        raise DataError(f"there is no corpus of pairs {name!r}{nearest(name, PAIR_CORPORA)}")
     return PAIR_CORPORA[name]
 
 
-Reading = Callable[[], Iterator[Pair]]  # read as often as one likes
+Reading = Callable[[], Iterator[Pair]]  # can be read any number of times
 
 
 def find_pairs(corpus: PairCorpus, places: Sequence[Path], scratch: Path) -> dict[str, Reading]:
@@ -162,7 +162,7 @@ def find_pairs(corpus: PairCorpus, places: Sequence[Path], scratch: Path) -> dic
 
 
 def _plain_file(name: str, path: Path, scratch: Path) -> Path:
-    """The file itself where it is plain text, else one in `scratch` that is."""
+    """The file itself if it is plain text, else a plain copy in `scratch`."""
     if path.suffix == ".gz":  # in a folder; what comes out of an archive is unpacked already
         scratch.mkdir()
         path = next(iter(matching_files(lambda _: True, path, scratch, "").values()))
@@ -185,7 +185,9 @@ def _split_of(corpus: PairCorpus, split: str, files: dict[str, Path], place: str
         sides.append(sorted((name, path) for name, path in own.items() if name.endswith(f".{language}")))
     for source, target in zip(*sides, strict=False):
         if source[0].rpartition(".")[0] != target[0].rpartition(".")[0]:
-            raise DataError(f"{source[0]} and {target[0]} do not go together; each file needs its other side")
+            raise DataError(
+                f"{source[0]} and {target[0]} are not the two sides of the same pairs; each file needs its other side"
+            )
         check_aligned(source[1], target[1], source[0], target[0])
     if len(sides[0]) != len(sides[1]) or not sides[0]:
         names = ", ".join(sorted(own))
@@ -199,7 +201,7 @@ def _split_of(corpus: PairCorpus, split: str, files: dict[str, Path], place: str
 
 
 def own_pairs(train: Sequence[Path], valid: Sequence[Path], test: Sequence[Path]) -> dict[str, Reading]:
-    """Two files, of which the last pairs are kept to validate and to test on unless files for that are given."""
+    """Two files; the last pairs are kept for validation and testing, unless files for that are given."""
     readings, counts = {}, {}
     for split, files in {"train": train, "valid": valid, "test": test}.items():
         if not files:
@@ -207,7 +209,7 @@ def own_pairs(train: Sequence[Path], valid: Sequence[Path], test: Sequence[Path]
         source, target = files
         for path in files:
             if not path.is_file():
-                raise DataError(f"there is no file {path}")
+                raise DataError(f"there is no file {path}; give the path of a text file")
         counts[split] = check_aligned(source, target, str(source), str(target))
         readings[split] = _stretch(source, target, 0, counts[split])
     total = counts["train"]
@@ -216,7 +218,9 @@ def own_pairs(train: Sequence[Path], valid: Sequence[Path], test: Sequence[Path]
     for split in ("test", "valid"):
         if split not in readings:
             if not held_out:
-                raise DataError(f"{total} pairs are too few to keep some for {split}; give more, or --{split} SRC TGT")
+                raise DataError(
+                    f"{total} pairs are too few to set some aside for {split}; give more, or --{split} SRC TGT"
+                )
             readings[split] = _stretch(train[0], train[1], end - held_out, end)
             end -= held_out
     readings["train"] = _stretch(train[0], train[1], 0, end)
@@ -228,18 +232,18 @@ def _stretch(source: Path, target: Path, start: int, stop: int) -> Reading:
 
 
 def check_aligned(source: Path, target: Path, source_name: str, target_name: str) -> int:
-    """How many lines both have; files that differ in it are refused."""
+    """The number of lines, which must be the same in both files."""
     counts = [sum(1 for _ in read_lines(path)) for path in (source, target)]
     if counts[0] != counts[1]:
         raise DataError(
             f"{source_name} has {counts[0]:,} lines and {target_name} has {counts[1]:,}: they are not aligned, and one "
-            "missing line makes every pair behind it wrong; find it, or fetch the files again"
+            "missing line makes every later pair wrong; find it, or fetch the files again"
         )
     return counts[0]
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines with single spaces between words. Only a newline ends a line, whatever else Unicode calls a line's end."""
+    """Lines with single spaces between words. Only a newline ends a line, not Unicode's other line breaks."""
     with open(path, encoding="utf-8", newline="\n") as file:
         for line in _decoded(file, str(path)):
             yield " ".join(line.removeprefix("\ufeff").split())
@@ -253,7 +257,7 @@ def _decoded(file: TextIO, name: str) -> Iterator[str]:
 
 
 def read_articles(path: Path, name: str) -> Iterator[Pair]:
-    """Articles and summaries; a summary is a list of sentences, or a text."""
+    """Articles and summaries; a summary is a list of sentences or a text."""
     with open(path, encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(_decoded(file, name), start=1):
             try:

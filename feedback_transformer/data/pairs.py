@@ -1,11 +1,11 @@
-"""Pairs of a source and a target, such as a sentence and its translation: on disk, and in batches of like length.
+"""Pairs of a source and a target, such as a sentence and its translation: on disk, and in batches of similar length.
 
 A prepared folder holds
 
     pairs.json           what it is: name, languages, options, counts of what was kept and left out, hashes, licence
     tokenizer.json       the joint vocabulary of both sides
-    train.source.npy     the tokens of all sources end to end, each closed by END; the same for targets and splits
-    valid.jsonl          source and target as text, one pair a line, to be scored against; the same for test
+    train.source.npy     the tokens of all sources end to end, each ended by END; likewise for targets and splits
+    valid.jsonl          source and target as text, one pair per line, for scoring; likewise for test
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ Array = NDArray[np.int64]
 
 FORMAT = 1
 DESCRIPTION = "pairs.json"
-SPECIAL = END + 1  # PAD, BEGIN and END come first, the tokenizer's own numbers behind them
-ROWS = 8  # training batches have a multiple of so many rows, which several processes and parts can share
+SPECIAL = END + 1  # PAD, BEGIN and END come first, then the tokenizer's own numbers
+ROWS = 8  # training batches have a multiple of this many rows, so that processes and parts can share them
 
 
 class JointBPE(BPE):
-    """One byte-level BPE for both sides. Numbers begin at 3: no text can spell padding, begin or end."""
+    """One byte-level BPE for both sides. Its numbers start at 3, so no text encodes to padding, begin or end."""
 
     kind = "joint-bpe"
 
     @classmethod
     def learn(cls, lines: Iterable[str], limit: int) -> JointBPE:
-        """At most `limit` tokens in all."""
+        """Learn at most `limit` tokens in total."""
         return cls(BPE.from_texts((_spaced(line) + "\n" for line in lines), limit - SPECIAL).tokenizer)
 
     @classmethod
@@ -59,7 +59,7 @@ class JointBPE(BPE):
         return super().size + SPECIAL
 
     def encode_lines(self, lines: Sequence[str]) -> list[Array]:
-        """Each line's tokens, END behind them."""
+        """Each line's tokens, followed by END."""
         every = self.tokenizer.encode_batch_fast([_spaced(line) for line in lines], add_special_tokens=False)
         return [np.array([*(number + SPECIAL for number in one.ids), END]) for one in every]
 
@@ -73,13 +73,13 @@ class JointBPE(BPE):
 
 
 def _spaced(line: str) -> str:
-    """A space before the first word too, so that it is the same token as inside a sentence."""
+    """Add a space before the first word, so that it is the same token as inside a sentence."""
     return f" {line}".replace("\n", "\n ")
 
 
 @dataclass(frozen=True)
 class Side:
-    """Sentences end to end, each closed by END."""
+    """Sentences end to end, each ended by END."""
 
     tokens: Tokens  # [n]
 
@@ -123,14 +123,14 @@ class PairSplit:
         return np.maximum(self.source.lengths, self.target.lengths)
 
     def first(self, count: int) -> PairSplit:
-        """The first pairs alone; all for 0."""
+        """The first `count` pairs; all for 0."""
         if not 0 < count < len(self):
             return self
         source, target = (Side(side.tokens[: side.bounds[count]]) for side in (self.source, self.target))
         return PairSplit(source, target, self.texts[:count])
 
     def rows(self, indices: Iterable[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Sources [B, S], targets as the decoder reads them [B, T] and what it is to write [B, T]."""
+        """Sources [B, S], the decoder's inputs [B, T] and its labels [B, T]."""
         pairs = [(self.source[i], self.target[i]) for i in map(int, indices)]
         read = [np.concatenate([[BEGIN], target[:-1]]) for _, target in pairs]
         return (
@@ -141,7 +141,7 @@ class PairSplit:
 
 
 def pad(rows: Sequence[Array], value: int) -> Tensor:
-    """Rows of different lengths as one tensor, filled up behind."""
+    """Rows of different lengths as one tensor, padded at the end."""
     padded = np.full((len(rows), max(map(len, rows))), value, np.int64)
     for filled, row in zip(padded, rows, strict=True):
         filled[: len(row)] = row
@@ -149,11 +149,11 @@ def pad(rows: Sequence[Array], value: int) -> Tensor:
 
 
 def batches_by_length(longest: Array, budget: int, random: np.random.Generator | None = None) -> list[Array]:
-    """Indices of pairs of like length, so that rows times the longest of them stays within `budget` tokens.
+    """Batches of pairs of similar length, as indices; rows times the longest of them stays within `budget` tokens.
 
-    With `random` for training: pairs of the same length come together anew every time, batches come in any order, and
-    each has a multiple of ROWS rows; the few pairs that do not fill ROWS are left out, others every time. Without, for
-    scoring: every pair once, the shortest first.
+    With `random`, for training: pairs of the same length are grouped differently every time, batches come in random
+    order, and each has a multiple of ROWS rows; the few pairs that do not fill ROWS are left out, different ones every
+    time. Without it, for scoring: every pair once, the shortest first.
     """
     every = np.arange(len(longest)) if random is None else random.permutation(len(longest))
     multiple = 1 if random is None else ROWS
@@ -178,7 +178,7 @@ def batches_by_length(longest: Array, budget: int, random: np.random.Generator |
 
 @dataclass(frozen=True)
 class PairBatches:
-    """A pass over pairs as a training reads it; what is a step of a lane elsewhere is a batch here."""
+    """A pass over pairs for training; what is a step of a lane elsewhere is a batch here."""
 
     split: PairSplit
     batches: list[Array]
@@ -212,7 +212,7 @@ class Pairs:
         try:
             if vocabulary.size != description["vocabulary_size"]:
                 raise DataError(
-                    f"{folder / JointBPE.file} has {vocabulary.size} tokens and {DESCRIPTION} tells of "
+                    f"{folder / JointBPE.file} has {vocabulary.size} tokens but {DESCRIPTION} says "
                     f"{description['vocabulary_size']}; prepare the pairs again"
                 )
             splits = {name: _read_split(folder, name, description, vocabulary) for name in SPLITS}
@@ -225,9 +225,9 @@ class Pairs:
         return found
 
     def fingerprints(self) -> dict[str, str]:
-        """Of the vocabulary and of the text: what must be the same wherever the pairs lie.
+        """Hashes of the vocabulary and of the text, which do not depend on where the pairs are stored.
 
-        The text is what was read, and how much of it is left: which pairs are too long is a choice.
+        The text's hash covers what was read and how many pairs were kept, which depends on the chosen maximum length.
         """
         told, parts = self.description["splits"], ("sha256", "pairs", "source_tokens", "target_tokens")
         text = "".join(str(told[split][part]) for split in SPLITS for part in parts)
@@ -238,7 +238,7 @@ class Pairs:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """pairs.json, of a format that this version reads."""
+    """pairs.json, in a format that this version reads."""
     path = folder / DESCRIPTION
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
@@ -250,7 +250,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path} is damaged ({error}); prepare the pairs again") from None
     found = description.get("format") if isinstance(description, dict) else None
     if found != FORMAT:
-        raise DataError(f"{path} has format {found!r} and this version reads format {FORMAT}; prepare the pairs again")
+        raise DataError(f"{path} has format {found!r} but this version reads format {FORMAT}; prepare the pairs again")
     return dict(description)
 
 
@@ -263,8 +263,8 @@ def _read_split(folder: Path, name: str, description: dict[str, Any], vocabulary
     texts = () if name == "train" else tuple(_read_texts(folder / f"{name}.jsonl"))
     if not len(source) == len(target) == about["pairs"] or (texts and len(texts) != about["pairs"]):
         raise DataError(
-            f"{folder} has {len(source):,} sources, {len(target):,} targets and {len(texts):,} texts for {name}, and "
-            f"{DESCRIPTION} tells of {about['pairs']:,} pairs; prepare them again"
+            f"{folder} has {len(source):,} sources, {len(target):,} targets and {len(texts):,} texts for {name}, but "
+            f"{DESCRIPTION} says {about['pairs']:,} pairs; prepare them again"
         )
     return PairSplit(source, target, texts)
 

@@ -1,11 +1,11 @@
-"""`feedback-transformer prepare`: from a corpus somewhere to a folder of memory-mapped tokens.
+"""`feedback-transformer prepare`: turns a corpus into a folder of memory-mapped tokens.
 
     find the files    download, or --from a file, folder or archive; check sizes and hashes
-    vocabulary        read the training text once, count
+    vocabulary        read the training text once and count
     encode            read each split once, block by block, straight into its .npy file
 
-All of it happens in a folder beside the result, `.NAME.PID.part`, which takes its name when it is complete. So a corpus
-is either whole or not there.
+All of it happens in a folder beside the result, `.NAME.PID.part`, which is renamed when it is complete. So a corpus is
+either complete or absent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FEWEST = {"words": 3, "bpe": 256}
 
 @dataclass(frozen=True)
 class Options:
-    """What decides the result, besides the text itself."""
+    """What determines the result, besides the text itself."""
 
     name: str
     tokens: str
@@ -55,7 +55,7 @@ class Options:
 
 
 def make_options(name: str, tokens: str | None, vocab_size: int | None, end_of_line: bool | None) -> Options:
-    """Options with their defaults, checked."""
+    """The options, with defaults filled in and checked."""
     known = known_corpus(name)
     tokens = known.tokens if tokens is None else tokens
     if tokens not in TOKENS:
@@ -64,11 +64,11 @@ def make_options(name: str, tokens: str | None, vocab_size: int | None, end_of_l
         vocab_size = BPE_SIZE
     if vocab_size is not None:
         if tokens not in FEWEST:
-            raise DataError(f"--vocab-size is for words and bpe; {tokens} need none")
+            raise DataError(f"--vocab-size is for words and bpe; leave it out for {tokens}")
         if vocab_size < FEWEST[tokens]:
             raise DataError(f"--vocab-size {vocab_size} is too small for {tokens}; take {FEWEST[tokens]} or more")
     if end_of_line is False and tokens in ("bytes", "bpe"):
-        raise DataError(f"--no-end-of-line is for words and characters; {tokens} keep the text as it is")
+        raise DataError(f"--no-end-of-line is for words and characters; leave it out for {tokens}")
     return Options(name, tokens, vocab_size, end_of_line is not False)
 
 
@@ -80,9 +80,9 @@ def prepare(
     vocab_size: int | None = None,
     end_of_line: bool | None = None,
 ) -> Corpus:
-    """Make the corpus `name` in the folder `out`, or find that it is there already.
+    """Make the corpus `name` in the folder `out`, unless it is there already.
 
-    Without `source` it is downloaded (to the folder `downloads` beside `out`, where it stays for another time).
+    Without `source` it is downloaded (to the folder `downloads` beside `out`, where it is kept).
     """
     known, options = known_corpus(name), make_options(name, tokens, vocab_size, end_of_line)
     if source is None and known.archive is None:
@@ -104,17 +104,17 @@ def prepare(
 
 
 def whole_archive(known: Known, source: Path) -> bool:
-    """Whether the source is the very archive that this version knows: then all its files are right."""
+    """Whether the source is exactly the archive that this version knows, so that all its files are right."""
     return known.archive is not None and source.is_file() and mismatch(source, known.archive) is None
 
 
 def there_already(out: Path, wanted: dict[str, Any], found: Found | None = None) -> bool:
-    """Whether `out` holds just this corpus; refuse when it holds anything else."""
+    """Whether `out` holds exactly this corpus; an error if it holds anything else."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     way_out = "choose another --out, or remove it first"
     if not (out / DESCRIPTION).is_file():
-        raise DataError(f"{out} is there and holds no prepared corpus; {way_out}")
+        raise DataError(f"{out} exists and holds no prepared corpus; {way_out}")
     description = read_description(out)
     for key, value in wanted.items():
         if description.get(key) != value:
@@ -128,7 +128,7 @@ def there_already(out: Path, wanted: dict[str, Any], found: Found | None = None)
 
 @contextmanager
 def complete_or_absent(out: Path, last: str = DESCRIPTION) -> Iterator[tuple[Path, Path]]:
-    """A folder to build in and a scratch folder; what was built becomes `out` if it has its last file."""
+    """A folder to build in and a scratch folder; the former becomes `out` if its last file was written."""
     building = out.parent / f".{out.name}.{os.getpid()}.part"
     scratch = out.parent / f".{out.name}.{os.getpid()}.scratch"
     try:
@@ -145,7 +145,7 @@ def complete_or_absent(out: Path, last: str = DESCRIPTION) -> Iterator[tuple[Pat
 
 
 def build(known: Known, options: Options, found: Found, whole: bool, folder: Path, source: str) -> None:
-    """Vocabulary and arrays, then corpus.json as the last file."""
+    """Write the vocabulary and arrays, then corpus.json as the last file."""
     vocabulary = make_vocabulary(known, options, found)
     vocabulary.save(folder)
     splits = {}
@@ -197,7 +197,7 @@ def texts(pieces: Sequence[Piece], known: Known, title: str, whole_lines: bool =
 def encoded(vocabulary: Vocabulary, pieces: Sequence[Piece], known: Known, split: str) -> Iterator[Tokens]:
     """The tokens of a split, block by block."""
     title = f"encode {split}"
-    if isinstance(vocabulary, Bytes):  # no detour through text: any file will do
+    if isinstance(vocabulary, Bytes):  # without decoding, so any file will do
         with byte_progress(title) as report:
             for block in byte_blocks(pieces, known.spaced, report):
                 yield np.frombuffer(block, np.uint8)
@@ -206,7 +206,7 @@ def encoded(vocabulary: Vocabulary, pieces: Sequence[Piece], known: Known, split
 
 
 def write_last(path: Path, description: dict[str, Any]) -> None:
-    """JSON that is on disk when this returns: the file that says the folder is complete."""
+    """Write the file that marks the folder as complete; it is on disk when this returns."""
     with open(path, "w", encoding="utf-8") as file:
         file.write(json.dumps(description, indent=1, ensure_ascii=False) + "\n")
         file.flush()
@@ -217,23 +217,23 @@ def write_last(path: Path, description: dict[str, Any]) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command, for whoever mounts it."""
+    """Add the options of the command."""
     add = parser.add_argument
     add("corpus", help=f"one of {', '.join(KNOWN)}, or pairs (below)")
     add("--from", dest="source", nargs="+", type=Path, metavar="PATH",
-        help="a file, folder or archive instead of a download; for your own pairs two files, SRC TGT")  # fmt: skip
+        help="a file, folder or archive instead of a download; for your own pairs, two files, SRC TGT")  # fmt: skip
     add("--out", type=Path, metavar="FOLDER", help="folder of the result (data/CORPUS)")
-    add("--tokens", metavar="KIND", help=f"{', '.join(TOKENS)} (what is usual for the corpus; your own: characters)")
-    add("--vocab-size", type=int, metavar="N", help=f"at most this many words, or BPE tokens (all words; {BPE_SIZE})")
+    add("--tokens", metavar="KIND", help=f"{', '.join(TOKENS)} (the corpus's usual kind; your own text: characters)")
+    add("--vocab-size", type=int, metavar="N", help=f"at most N words or BPE tokens (all words; {BPE_SIZE})")
     add(
         "--end-of-line",
         action=argparse.BooleanOptionalAction,
-        help="a line's end is a token, <eos> for words, or not (it is)",
+        help="whether the end of a line is a token (<eos> for words); by default it is",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prepare, and tell what came out."""
+    """Prepare the corpus and print a summary."""
     known = known_corpus(options.corpus)
     out = options.out or default_folder(known, options.tokens, options.source)
     new = not (out / DESCRIPTION).exists()
@@ -243,7 +243,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def default_folder(known: Known, tokens: str | None, source: Path | None) -> Path:
-    """data/ptb-char, data/wikitext-2-bpe where the tokens are not the usual ones, data/novel for your own novel.txt."""
+    """data/ptb-char, data/wikitext-2-bpe if the tokens are not the usual ones, data/novel for your own novel.txt."""
     name = known.name
     if known.archive is None and source is not None:
         name = source.resolve().name.partition(".")[0] or name

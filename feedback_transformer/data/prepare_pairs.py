@@ -1,8 +1,8 @@
 """`feedback-transformer prepare` for pairs: a joint vocabulary from the training pairs, then each split in arrays.
 
-What is not trained on is counted, by reason, and told: pairs with an empty side, pairs that match --skip, and pairs of
-more tokens than --max-length. To validate and test on, every pair is kept as it is, for a score on fewer would be
-another score.
+Pairs that are not trained on are counted by reason and reported: those with an empty side, those that match --skip, and
+those with more tokens than --max-length. For validation and testing every pair is kept, because a score on fewer would
+be a different score.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ LEFT_OUT = {"empty": "with an empty side", "skipped": "that match --skip", "too_
 
 @dataclass(frozen=True)
 class Options:
-    """What decides the result, besides the text itself."""
+    """What determines the result, besides the text itself."""
 
     name: str
     languages: tuple[str, str]
     vocab_size: int
     max_length: int
     source_words: int
-    skip: str = ""  # a regular expression; pairs where a side has a match are not trained on
+    skip: str = ""  # a regular expression; pairs with a match on either side are not trained on
 
     def __post_init__(self) -> None:
         try:
@@ -68,9 +68,9 @@ def prepare_pairs(
     swap: bool = False,
     skip: str = "",
 ) -> Pairs:
-    """Make the pairs in the folder `out`, or find that they are there already.
+    """Make the pairs in the folder `out`, unless they are there already.
 
-    Without `places` they are downloaded (to `downloads/NAME` beside `out`, where they stay for another time).
+    Without `places` they are downloaded (to `downloads/NAME` beside `out`, where they are kept).
     """
     corpus = pair_corpus(name)
     languages = corpus.languages[::-1] if swap else corpus.languages
@@ -109,7 +109,7 @@ def _readings(
     if valid or test:
         raise DataError(f"--valid and --test are for your own `pairs`; {corpus.name} has its own splits")
     if not places:
-        raise DataError(f"say where {corpus.name} is with --from FOLDER-OR-ARCHIVE; people get it at {corpus.place}")
+        raise DataError(f"say where {corpus.name} is with --from FOLDER-OR-ARCHIVE; get it from {corpus.place}")
     return find_pairs(corpus, places, scratch)
 
 
@@ -125,12 +125,12 @@ def _hash(pairs: Iterator[Pair]) -> str:
 
 
 def there_already(out: Path, options: Options, hashes: dict[str, str] | None = None) -> bool:
-    """Whether `out` holds just these pairs; refuse when it holds anything else."""
+    """Whether `out` holds exactly these pairs; an error if it holds anything else."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     way_out = "choose another --out, or remove it first"
     if not (out / DESCRIPTION).is_file():
-        raise DataError(f"{out} is there and holds no prepared pairs; {way_out}")
+        raise DataError(f"{out} exists and holds no prepared pairs; {way_out}")
     description = read_description(out)
     for key, value in options.described().items():
         if description.get(key) != value:
@@ -144,7 +144,7 @@ def there_already(out: Path, options: Options, hashes: dict[str, str] | None = N
 def build(
     corpus: PairCorpus, options: Options, readings: dict[str, Reading], known: dict[str, dict[str, Any]], folder: Path
 ) -> None:
-    """Vocabulary and arrays, then pairs.json as the last file; `known` is what is told of each split beside counts."""
+    """Write the vocabulary and arrays, then pairs.json as the last file; `known` has each split's further entries."""
     pairs = _cut(readings["train"](), options.source_words, Counter())
     full = (pair for pair in pairs if all(pair) and not _skipped(pair, options))
     vocabulary = JointBPE.learn(chain.from_iterable(full), options.vocab_size)
@@ -167,9 +167,12 @@ def build(
 def write_split(
     folder: Path, split: str, pairs: Iterator[Pair], vocabulary: JointBPE, options: Options
 ) -> dict[str, int]:
-    """The arrays of a split, its texts where it is scored; and the counts of what it is made of."""
+    """Write the arrays of a split, and its texts if it is scored; returns counts of what was kept and left out."""
     counts: Counter[str] = Counter(pairs=0, read=0, empty=0, skipped=0, too_long=0, cut=0)
-    sides: tuple[list[Array], list[Array]] = ([], [])  # of all chunks: millions of small arrays would not fit
+    sides: tuple[list[Array], list[Array]] = (
+        [],
+        [],
+    )  # one array per chunk: millions of small ones would not fit into memory
     texts: list[str] = []
     pairs = _cut(pairs, options.source_words, counts)
     while chunk := list(islice(pairs, CHUNK)):
@@ -193,7 +196,7 @@ def write_split(
 
 
 def _cut(pairs: Iterator[Pair], words: int, counts: Counter[str]) -> Iterator[Pair]:
-    """Sources of at most so many words."""
+    """The pairs with their sources cut to this many words."""
     for source, target in pairs:
         short = cut_words(source, words)
         counts["cut"] += short != source
@@ -201,7 +204,7 @@ def _cut(pairs: Iterator[Pair], words: int, counts: Counter[str]) -> Iterator[Pa
 
 
 def cut_words(text: str, words: int) -> str:
-    """The first so many words; all for 0.
+    """The first `words` words; all for 0.
 
     >>> cut_words("one two three", 2)
     'one two'
@@ -226,7 +229,7 @@ def _skipped(text: Pair, options: Options) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prepare, and tell what came out and what was left out."""
+    """Prepare the pairs and print a summary with what was left out."""
     if options.tokens is not None or options.end_of_line is not None:
         raise DataError("--tokens and --end-of-line are for corpora of plain text; pairs are always joint BPE")
     out = options.out or Path("data") / (options.corpus + ("-swapped" if options.swap else ""))
@@ -248,7 +251,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def summary(pairs: Pairs) -> str:
-    """The pairs in some lines."""
+    """A summary of the pairs, in a few lines."""
     about = pairs.description
     counts = " / ".join(f"{len(pairs.split(split)):,}" for split in SPLITS)
     languages = " to ".join(about["languages"])
@@ -267,7 +270,7 @@ def summary(pairs: Pairs) -> str:
 
 
 def left_out(counts: dict[str, Any]) -> str:
-    """`of 29,000 pairs 3 with an empty side, 7 longer than --max-length`; nothing where there is nothing to tell."""
+    """`of 29,000 pairs 3 with an empty side, 7 longer than --max-length`; empty if nothing was left out."""
     parts = [f"{counts[reason]:,} {words}" for reason, words in LEFT_OUT.items() if counts[reason]]
     if counts["cut"]:
         parts.append(f"{counts['cut']:,} with the source cut to --source-words")

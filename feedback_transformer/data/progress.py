@@ -1,4 +1,4 @@
-"""How far a long reading or download is: a bar in a terminal, a plain line now and then elsewhere."""
+"""Progress of a long read or download: a bar in a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Report = Callable[[int, "int | None"], None]  # bytes done, bytes in all if know
 
 
 def silent(done: int, total: int | None) -> None:
-    """For callers who want no progress."""
+    """Report nothing."""
 
 
 @contextmanager
 def byte_progress(title: str) -> Iterator[Report]:
-    """A report that fits where the output goes."""
+    """A report function that suits the output: a bar in a terminal, else plain lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield PlainLines(title)
@@ -33,7 +33,7 @@ def byte_progress(title: str) -> Iterator[Report]:
 
 
 class PlainLines:
-    """Quiet for what takes seconds; a line now and then for what takes longer."""
+    """Prints nothing for what takes seconds, and occasional lines for what takes longer."""
 
     def __init__(self, title: str) -> None:
         self.title = title

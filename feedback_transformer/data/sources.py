@@ -1,8 +1,8 @@
-"""From a file, a folder or an archive to the bytes of train, valid and test.
+"""Finds the bytes of train, valid and test in a file, a folder or an archive.
 
-A split is a list of pieces, a piece is a stretch of a file on disk, and nothing is read before it is needed. Members of
+A split is a list of pieces, a piece is a range of a file on disk, and nothing is read before it is needed. Members of
 an archive are first unpacked to a scratch folder under names of our own, so nothing in an archive can choose where it
-is written; an archive that tries (`/etc/passwd`, `../../home`) is refused as a whole.
+is written; an archive that tries to (`/etc/passwd`, `../../home`) is refused as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import IO
 from feedback_transformer.data.corpora import SPLITS, DataError, Known, Member
 
 CHUNK = 1 << 22
-WINDOW = 1 << 16  # how far behind a cut a line or a word may end
+WINDOW = 1 << 16  # how far after a cut to look for the end of a line or word
 ALIASES = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 TEXT_SUFFIXES = (".txt", ".tokens", ".text", ".raw")
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
@@ -36,7 +36,7 @@ class Piece:
     path: Path
     start: int
     stop: int
-    label: str  # how people know the file
+    label: str  # the file's name for messages
     end: bytes = b""
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Piece:
             while left:
                 block = file.read(min(size, left))
                 if not block:
-                    raise DataError(f"{self.label} became shorter while it was read; try again")
+                    raise DataError(f"{self.label} became shorter while it was being read; try again")
                 left -= len(block)
                 yield block
         if self.end:
@@ -109,8 +109,8 @@ def _three_files(known: Known, files: Mapping[str, tuple[str, Path]]) -> Found:
 
 
 def check(member: Member, piece: Piece, digest: str, name: str) -> None:
-    """Refuse a file that is not the one it should be."""
-    way_out = f"fetch it again, or prepare it as your own with `text --from`, for it is not the corpus {name}"
+    """Raise an error if the file is not the expected one."""
+    way_out = f"fetch it again, or prepare it as your own with `text --from`, since it is not the corpus {name}"
     if member.size is not None and len(piece) != member.size:
         raise DataError(f"{piece.label} has {len(piece):,} bytes and {member.base} has {member.size:,}; {way_out}")
     if member.sha256 is not None and digest != member.sha256:
@@ -167,7 +167,7 @@ def _by_split_name(files: Mapping[str, Path], path: Path) -> dict[str, tuple[str
 
 
 def split_of(name: str) -> str | None:
-    """The split that a file name tells.
+    """The split that a file name indicates.
 
     >>> split_of("wiki.valid.tokens"), split_of("data/dev.txt"), split_of("trainspotting.txt")
     ('valid', 'valid', None)
@@ -189,7 +189,7 @@ def _one_file(whole: Member, files: Mapping[str, Path], path: Path) -> tuple[str
 
 
 def _joined(files: Mapping[str, Path], path: Path) -> Pieces:
-    """All text files in sorted order, each closed by a newline."""
+    """All text files in sorted order, each ended by a newline."""
     names = sorted(files) if len(files) == 1 else sorted(name for name in files if name.endswith(TEXT_SUFFIXES))
     if not names:
         raise DataError(f"{path} holds no text; give a file, or a folder with .txt files")
@@ -209,22 +209,24 @@ def _closed(piece: Piece) -> Piece:
 
 
 def _cut(pieces: Pieces, shares: tuple[float, float, float], tokens: str, checked: bool) -> Found:
-    """The first part to learn from, the next to choose by, the last to test on."""
+    """Cut the text into train, valid and test, in this order."""
     total = sum(len(piece) for piece in pieces)
     first = boundary(pieces, round(total * shares[0]), tokens)
     second = boundary(pieces, round(total * (shares[0] + shares[1])), tokens)
     if not 0 < first < second < total:
-        raise DataError(f"{pieces[0].label} has {total:,} bytes, too few to be cut into train, valid and test")
+        raise DataError(
+            f"{pieces[0].label} has {total:,} bytes, too few to be split into train, valid and test; give more text"
+        )
     bounds = {"train": (0, first), "valid": (first, second), "test": (second, total)}
     splits = {split: stretch(pieces, *bounds[split]) for split in SPLITS}
     return Found(splits, {split: sha256(splits[split]) for split in SPLITS}, dict.fromkeys(SPLITS, checked))
 
 
 def boundary(pieces: Sequence[Piece], position: int, tokens: str) -> int:
-    """The first place at or behind `position` where no token is cut in two.
+    """The first place at or after `position` where no token is cut in two.
 
-    Bytes can be cut anywhere, characters not inside their UTF-8 bytes; words and BPE are cut at the end of a line, or
-    of a word where lines are very long.
+    Bytes can be cut anywhere, characters only between their UTF-8 encodings; words and BPE are cut at the end of a
+    line, or of a word where lines are very long.
     """
     if tokens == "bytes":
         return position
@@ -257,13 +259,13 @@ def stretch(pieces: Sequence[Piece], start: int, stop: int) -> Pieces:
 
 
 def local_files(known: Known, path: Path, scratch: Path) -> dict[str, Path]:
-    """Name -> file on disk, of everything in a file, folder or archive that could be text of this corpus."""
+    """Name -> file on disk, for everything in a file, folder or archive that could be text of this corpus."""
     lack = "holds no text; give a file, or a folder with .txt files"
     return matching_files(lambda name: wanted(known, name), path, scratch, lack)
 
 
 def matching_files(wanted: Callable[[str], bool], path: Path, scratch: Path, lack: str) -> dict[str, Path]:
-    """Name -> file on disk, of everything in a folder or archive whose name is wanted; a single file is always."""
+    """Name -> file on disk, for everything in a folder or archive whose name is wanted; a single file always is."""
     if path.is_dir():
         files = (file for file in sorted(path.rglob("*")) if file.is_file() and not file.name.startswith("."))
         found = {str(file): file for file in files if wanted(file.name)}
@@ -271,7 +273,7 @@ def matching_files(wanted: Callable[[str], bool], path: Path, scratch: Path, lac
             raise DataError(f"{path} {lack}")
         return found
     if not path.is_file():
-        raise DataError(f"there is no file or folder {path}")
+        raise DataError(f"there is no file or folder {path}; check --from")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty; give a file with text")
     try:
@@ -291,7 +293,7 @@ def wanted(known: Known, name: str) -> bool:
 
 
 def unpack(wanted: Callable[[str], bool], path: Path, scratch: Path) -> dict[str, Path]:
-    """The members of an archive as files in `scratch`; a file that is no archive stands for itself."""
+    """The members of an archive as files in `scratch`; a file that is not an archive is returned as it is."""
     name = path.name.lower()
     if name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
@@ -314,7 +316,7 @@ def unpack(wanted: Callable[[str], bool], path: Path, scratch: Path) -> dict[str
 
 
 def safe(path: Path, names: Sequence[str]) -> None:
-    """Refuse an archive with a member that points outside the folder it is unpacked to."""
+    """Raise an error if a member of the archive points outside the folder it is unpacked to."""
     for name in names:
         plain = name.replace("\\", "/")
         if plain.startswith("/") or ".." in plain.split("/") or re.match(r"[A-Za-z]:", plain):

@@ -26,7 +26,7 @@ def byte_blocks(pieces: Sequence[Piece], spaced: bool = False, report: Report = 
 
 
 def text_blocks(pieces: Sequence[Piece], spaced: bool = False, report: Report = silent) -> Iterator[str]:
-    """The characters of a split; bytes that are not UTF-8 are an error that tells where they are."""
+    """The characters of a split; bytes that are not UTF-8 raise an error that says where they are."""
     total, done = sum(len(piece) for piece in pieces), 0
     for piece in pieces:
         for text, used in _decoded(piece):
@@ -36,7 +36,7 @@ def text_blocks(pieces: Sequence[Piece], spaced: bool = False, report: Report = 
 
 
 def _decoded(piece: Piece) -> Iterator[tuple[str, int]]:
-    """Text, and of how many bytes it was made."""
+    """Blocks of text, and how many bytes each was decoded from."""
     position = piece.start  # in the file, of the first byte of `block`
     rest = b""
     for block in piece.blocks():

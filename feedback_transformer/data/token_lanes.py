@@ -1,4 +1,4 @@
-"""Lanes over a long array of tokens, such as a memory-mapped corpus: each predicts the token that comes next."""
+"""Lanes over a long array of tokens, such as a memory-mapped corpus; the label is always the next token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from feedback_transformer.data.vocabulary import Tokens
 
 @dataclass(frozen=True)
 class TokenLanes:
-    """B equal lanes of one array, from `offset` on; only the blocks that are asked for are read."""
+    """B equal lanes of one array, from `offset` on; only requested blocks are read."""
 
     tokens: Tokens
     batch_size: int
@@ -35,7 +35,7 @@ class TokenLanes:
     longest_block = steps
 
     def block(self, start: int, steps: int) -> tuple[Tensor, Tensor]:
-        """Tokens [B, T] and, as labels, the tokens one further on."""
+        """Tokens [B, T] and, as labels, the tokens one step later."""
         begins = [self.offset + row * self.steps + start for row in range(self.batch_size)]
         rows = np.stack([self.tokens[begin : begin + steps + 1] for begin in begins]).astype(np.int64)
         both = torch.from_numpy(rows)
@@ -47,9 +47,9 @@ def scoring_blocks(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Blocks of tokens, labels and resets [B, T] in which every token but the first is a label exactly once.
 
-    Each lane but the first begins `context` tokens before its part, which it reads without being asked, so that the
-    first token of its part is predicted from a memory as full as any. The first lane has nothing to read there: it
-    reads zeros, and begins anew (reset) where the text begins.
+    Each lane but the first starts `context` tokens before its part, which it reads without labels, so that the first
+    token of its part is predicted with as full a memory as any. The first lane has nothing to read there: it reads
+    zeros, and is reset where the text begins.
     """
     total = len(tokens) - 1
     part = -(-total // batch_size)

@@ -1,14 +1,14 @@
 """From text to token numbers and back: bytes, characters, words or BPE.
 
-Every vocabulary answers to the same names:
+Every vocabulary has the same interface:
 
     encode(text)          token numbers of a text
     decode(tokens)        the text of token numbers
     encode_stream(texts)  token numbers of a long text that comes in blocks, cut anywhere
     size                  V, how many tokens there are
 
-`encode_stream` gives the same tokens as `encode` of the blocks joined together, wherever they are cut; a corpus is
-encoded with it, so that it never stands in memory as a whole.
+`encode_stream` gives the same tokens as `encode` of the joined blocks, wherever they are cut; a corpus is encoded with
+it, so that it is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEEDS_TOKENIZERS = "BPE needs the library tokenizers; install it with: pip insta
 
 
 class Vocabulary(ABC):
-    """What a text is cut into, and the number of each part."""
+    """The tokens of a text and their numbers."""
 
     kind: str
     file = "vocabulary.json"
@@ -75,7 +75,7 @@ class Vocabulary(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short hash of which token has which number: equal vocabularies have equal ones, wherever they lie."""
+        """A short hash of which token has which number; equal vocabularies have equal hashes."""
         content = json.dumps({"kind": self.kind, **self._content()}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -85,7 +85,7 @@ class Vocabulary(ABC):
 
 
 class Bytes(Vocabulary):
-    """The 256 bytes of UTF-8: any text and any file, nothing to learn.
+    """The 256 bytes: covers any text and any file, nothing to learn.
 
     >>> Bytes().encode("né").tolist()
     [110, 195, 169]
@@ -106,7 +106,7 @@ class Bytes(Vocabulary):
 
 
 class Characters(Vocabulary):
-    """Unicode characters, in the order of their code points. Closed: a character it has not met is an error.
+    """Unicode characters, in the order of their code points. An unknown character is an error.
 
     >>> letters = Characters.from_texts(["a cab"])
     >>> letters.encode("cab").tolist(), letters.decode([3, 1, 2])
@@ -162,10 +162,10 @@ def _code_points(text: str) -> NDArray[np.uint32]:
 
 
 class Words(Vocabulary):
-    """Words between white space, the most frequent first; those of equal count in the order of the alphabet.
+    """Words between white space, the most frequent first; those of equal count in alphabetical order.
 
-    `<eos>` stands for the end of a line, or lines are not told apart (`end_of_line=False`). What is not in the
-    vocabulary is `<unk>`.
+    `<eos>` stands for the end of a line, unless line ends are dropped (`end_of_line=False`). Words outside the
+    vocabulary are `<unk>`.
 
     >>> words = Words.from_texts(["the cat sat on\\nthe mat\\n"])
     >>> words.words
@@ -183,7 +183,7 @@ class Words(Vocabulary):
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], end_of_line: bool = True, limit: int | None = None) -> Words:
-        """The words of the texts, or the `limit` most frequent of them (`<unk>` and `<eos>` among these)."""
+        """The words of the texts, or the `limit` most frequent of them (counting `<unk>` and `<eos>`)."""
         counts: Counter[str] = Counter()
         for words in _split(texts, end_of_line):
             counts.update(words)
@@ -226,7 +226,7 @@ class _WithUnknown(dict[str, int]):
 
 
 def _split(texts: Iterable[str], end_of_line: bool) -> Iterator[list[str]]:
-    """Lists of words; a block is cut behind its last white space and the rest goes to the next one."""
+    """Lists of words; a block is cut after its last white space, and the rest is added to the next one."""
     rest = ""
     for text in texts:
         text = rest + text

@@ -34,7 +34,7 @@ class Sampling:
         if self.top_k < 0:
             raise ConfigError(f"top_k = {self.top_k} must be 0 or more")
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p = {self.top_p} must lie above 0 and up to 1")
+            raise ConfigError(f"top_p = {self.top_p} must be above 0 and at most 1")
 
     def choose(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """logits [B, V] -> tokens [B]"""

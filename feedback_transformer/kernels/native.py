@@ -289,7 +289,7 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
     if heads < 1 or inside % heads or pairs not in (1, layers):
         raise ValueError(f"query is {tuple(weights.query.shape)} and key {tuple(weights.key.shape)} for {heads} heads")
     if not 0 <= options.dropout < 1:
-        raise ValueError(f"dropout = {options.dropout} must lie in 0 up to, but not including, 1")
+        raise ValueError(f"dropout = {options.dropout} must be from 0 up to, but not including, 1")
     if options.pre_norm == (weights.memory_gain is None) or options.pre_norm == (weights.memory_shift is None):
         raise ValueError("memory_gain and memory_shift belong to pre-norm, and to pre-norm only")
     vector, pair = (layers, width), (pairs, width)

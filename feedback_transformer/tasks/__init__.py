@@ -1,4 +1,4 @@
-"""What is asked, and how it is scored: one file a task, and their names."""
+"""The tasks by name; one file per task has its data and its scores."""
 
 from __future__ import annotations
 
@@ -35,46 +35,50 @@ class TaskEntry:
 
 TOYS: dict[str, TaskEntry] = {
     "random-walk": TaskEntry(RandomWalk(), "where is the agent, after turns and steps in an 8 x 8 grid?"),
-    "algorithmic-3": TaskEntry(Algorithmic(num_variables=3), "execute a program of 3 variables and say what it prints"),
+    "algorithmic-3": TaskEntry(
+        Algorithmic(num_variables=3), "execute a program with 3 variables and say what it prints"
+    ),
     "algorithmic-5": TaskEntry(Algorithmic(num_variables=5), "the same with 5 variables"),
-    "copy": TaskEntry(Copying(reverse=False), "write 400 digits again, having learned it on 40"),
-    "reverse": TaskEntry(Copying(reverse=True), "write 400 digits backwards, having learned it on 40"),
-    "counting-50": TaskEntry(Counting(length=50), "as many Bs as there were As, up to 50"),
-    "counting-1k": TaskEntry(Counting(length=1000), "as many Bs as there were As, up to 1000"),
+    "copy": TaskEntry(Copying(reverse=False), "copy 400 digits, trained on 40"),
+    "reverse": TaskEntry(Copying(reverse=True), "reverse 400 digits, trained on 40"),
+    "counting-50": TaskEntry(Counting(length=50), "write as many Bs as there were As, up to 50"),
+    "counting-1k": TaskEntry(Counting(length=1000), "write as many Bs as there were As, up to 1000"),
 }
 
 STATES: dict[str, TaskEntry] = {
-    "parity": TaskEntry(Parity(), "is the number of ones even? learned on 40 bits, asked on 256"),
-    "arithmetic": TaskEntry(ModularArithmetic(), "an expression modulo 5, learned on 40 symbols, asked on 256"),
+    "parity": TaskEntry(Parity(), "is the number of ones even? trained on up to 40 bits, tested on up to 256"),
+    "arithmetic": TaskEntry(
+        ModularArithmetic(), "evaluate an expression modulo 5; trained on up to 40 symbols, tested on up to 256"
+    ),
     "brackets": TaskEntry(ModularArithmetic(brackets=True), "the same with brackets"),
-    "s5-swaps": TaskEntry(Permutations(), "how five things stand after many swaps, learned on 32, asked on 256"),
+    "s5-swaps": TaskEntry(Permutations(), "the order of five things after many swaps; trained on 32, tested on 256"),
     "s5": TaskEntry(Permutations(generators="all"), "the same with all 120 permutations"),
-    "flip-flop": TaskEntry(FlipFlop(), "the bit that was written last, however long ago"),
-    "recall": TaskEntry(AssociativeRecall(), "the value of each of 16 keys, asked in any order"),
+    "flip-flop": TaskEntry(FlipFlop(), "recall the last bit written, however long ago"),
+    "recall": TaskEntry(AssociativeRecall(), "recall the values of 16 keys, asked for in any order"),
 }
 
 CORPORA: dict[str, TaskEntry] = {
-    "ptb-char": TaskEntry(Language("data/ptb-char"), "the next character of the Penn Treebank"),
-    "enwik8": TaskEntry(Language("data/enwik8"), "the next byte of Wikipedia"),
-    "wikitext-103": TaskEntry(Language("data/wikitext-103"), "the next word of Wikipedia, large"),
-    "wikitext-2": TaskEntry(Language("data/wikitext-2"), "the next word of Wikipedia, small"),
-    "text": TaskEntry(Language(), "the next token of your own text, data=FOLDER"),
+    "ptb-char": TaskEntry(Language("data/ptb-char"), "predict the next character of the Penn Treebank"),
+    "enwik8": TaskEntry(Language("data/enwik8"), "predict the next byte of Wikipedia"),
+    "wikitext-103": TaskEntry(Language("data/wikitext-103"), "predict the next word of Wikipedia, large corpus"),
+    "wikitext-2": TaskEntry(Language("data/wikitext-2"), "predict the next word of Wikipedia, small corpus"),
+    "text": TaskEntry(Language(), "predict the next token of your own text, data=FOLDER"),
 }
 
 WORLDS: dict[str, TaskEntry] = {
-    "corridor": TaskEntry(Corridor(), "walk to the door of the colour that was shown at the start"),
-    "maze": TaskEntry(Maze(), "find the objects of a maze as they are called, going forward and turning"),
+    "corridor": TaskEntry(Corridor(), "walk to the door with the colour that was shown at the start"),
+    "maze": TaskEntry(Maze(), "find objects in a maze, one after the other, going forward and turning"),
     "maze-easy": TaskEntry(Maze(turns=False), "the same, going up, right, down and left"),
-    "water-maze": TaskEntry(WaterMaze(), "find a goal in a grid again and again"),
+    "water-maze": TaskEntry(WaterMaze(), "find the same goal in a grid again and again"),
 }
 
 PAIR_TOYS: dict[str, TaskEntry] = {
-    "copy-pairs": TaskEntry(CopyingPairs(reverse=False), "copy, with an encoder that has read all digits"),
-    "reverse-pairs": TaskEntry(CopyingPairs(reverse=True), "reverse, with an encoder that has read all digits"),
+    "copy-pairs": TaskEntry(CopyingPairs(reverse=False), "copy, with an encoder that reads all digits first"),
+    "reverse-pairs": TaskEntry(CopyingPairs(reverse=True), "reverse, with an encoder that reads all digits first"),
 }
 
 PAIRS: dict[str, TaskEntry] = {
-    "multi30k": TaskEntry(Translation("data/multi30k"), "translate captions of pictures, English to German"),
+    "multi30k": TaskEntry(Translation("data/multi30k"), "translate image captions, English to German"),
     "iwslt14-deen": TaskEntry(
         Translation("data/iwslt14-deen", tokenization="none"), "translate talks, German to English"
     ),
@@ -90,7 +94,7 @@ TASKS = {**TOYS, **STATES, **CORPORA, **PAIR_TOYS, **PAIRS, **WORLDS}
 
 
 def make_task(name: str, overrides: Mapping[str, str] | None = None) -> Task:
-    """The task of that name, with other fields where `overrides` (`{"length": "50"}`) say so."""
+    """The task of that name, with the fields in `overrides` (`{"length": "50"}`) changed."""
     if name not in TASKS:
         raise ConfigError(f"there is no task {name!r}{nearest(name, TASKS)}")
     return override(TASKS[name].task, overrides or {})

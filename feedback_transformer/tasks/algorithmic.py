@@ -1,4 +1,4 @@
-"""Algorithmic task (paper, section 4.1.2): execute a program, and say what it prints."""
+"""Algorithmic task (paper, section 4.1.2): execute a program and say what it prints."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Algorithmic(EpisodeTask):
-    """Programs of `length` statements, joined by END; the value is asked for at the end of each print.
+    """Programs of `length` statements, separated by END; each print is labelled with the value it prints.
 
         input    x = 3 ; x ++ ; if x > 3 : y = 7 ; print y ; print x ; END
         label    - - - - - - - - - - - - - - - - -   -   - 7   -   - 4   -
 
-    A statement is drawn uniformly from those of initialise, ++, --, if, print that are possible: a variable
+    A statement is drawn uniformly from the currently possible ones among initialise, ++, --, if and print: a variable
     is initialised once, before it is used, and values stay in 1..10. A condition compares a variable by < or > with
-    another variable or with a number 1..10, half of the time each; what it guards is an initialise, a ++ or a --, and
-    where it is false that changes nothing.
+    another variable or with a number from 1 to 10, half of the time each. It guards an initialise, a ++ or a --, which
+    has no effect where the condition is false.
 
-    The last fields make programs easier, for a curriculum; as they stand they change nothing.
+    The last fields make programs easier, for a curriculum; their defaults change nothing.
     """
 
-    num_variables: int = documented(3, "how many variables a program has")
-    length: int = documented(100, "statements of a program")
-    min_length: int = documented(0, "statements of the shortest program; 0 means all are of the same length")
-    print_weight: float = documented(1.0, "how much more often than ++ a print is drawn")
-    if_weight: float = documented(1.0, "how much more often than ++ an if is drawn")
-    numbers: float = documented(0.5, "the part of the conditions that compare with a number, not with a variable")
-    printable: int = documented(0, "print only the first so many variables; 0 means all")
+    num_variables: int = documented(3, "number of variables in a program")
+    length: int = documented(100, "statements in a program")
+    min_length: int = documented(0, "statements in the shortest program; 0 means all have the same length")
+    print_weight: float = documented(1.0, "how often a print is drawn, relative to ++")
+    if_weight: float = documented(1.0, "how often an if is drawn, relative to ++")
+    numbers: float = documented(0.5, "the fraction of conditions that compare with a number rather than a variable")
+    printable: int = documented(0, "print only this many variables, the first ones; 0 means all")
     echo: float = documented(0.0, "in programs that echo, how often a statement is followed by a print of its variable")
-    echoing: float = documented(0.5, "the part of the programs that echo")
+    echoing: float = documented(0.5, "the fraction of programs that echo")
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_variables <= len(NAMES):
-            raise ConfigError(f"Algorithmic.num_variables = {self.num_variables} must lie in 1 to {len(NAMES)}")
+            raise ConfigError(f"Algorithmic.num_variables = {self.num_variables} must be from 1 to {len(NAMES)}")
         if not 0 <= self.min_length <= self.length or self.length < 1:
             raise ConfigError(
                 f"Algorithmic needs 0 <= min_length <= length and length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}"
             )
         if not 0 <= self.printable <= self.num_variables:
-            raise ConfigError(f"Algorithmic.printable = {self.printable} must lie in 0 to {self.num_variables}")
+            raise ConfigError(f"Algorithmic.printable = {self.printable} must be from 0 to {self.num_variables}")
         for name in ("print_weight", "if_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be 0 or more")
-        if not 0 < self.numbers <= 1:  # with none, a first variable would wait for a second for ever
-            raise ConfigError(f"Algorithmic.numbers = {self.numbers} must be above 0, and 1 at most")
+        if not 0 < self.numbers <= 1:  # at 0, the first variable could never be compared with anything
+            raise ConfigError(f"Algorithmic.numbers = {self.numbers} must be above 0 and at most 1")
         for name in ("echo", "echoing"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must lie in 0 to 1")
+                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be from 0 to 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Algorithmic(EpisodeTask):
 
 
 class _Writer:
-    """Writes `count` programs side by side, a statement at a time, and executes them as it goes."""
+    """Writes `count` programs in parallel, a statement at a time, and executes them as it goes."""
 
     def __init__(self, task: Algorithmic, count: int, random: np.random.Generator) -> None:
         self.task, self.count, self.random = task, count, random
@@ -111,7 +111,7 @@ class _Writer:
         self.weights = np.array([1.0, 1.0, 1.0, task.if_weight, task.print_weight])
 
     def statement(self) -> tuple[Array, Array]:
-        """The next statement of every program: tokens and labels [count, WIDTH], NOTHING where it is shorter."""
+        """The next statement of every program: tokens and labels [count, WIDTH], padded with NOTHING."""
         tokens = np.full((self.count, WIDTH), NOTHING)
         labels = np.full((self.count, WIDTH), NO_LABEL)
         touched = np.full(self.count, NOTHING)
@@ -129,7 +129,7 @@ class _Writer:
         return tokens, labels
 
     def _kinds(self) -> tuple[Array, Array]:
-        """A kind for every program, uniform over those it can have now; and the variable that an echo prints."""
+        """The kind of the next statement, uniform over those possible now; and the variable that an echo prints."""
         initialised = self.values > 0
         printable = initialised[:, : self.task.printable or None].any(axis=1)
         possible = [
@@ -147,7 +147,7 @@ class _Writer:
         return np.where(echo, PRINT, kind), np.where(echo, self.touched, NOTHING)
 
     def _draw(self, rows: Array, kind: Array, forced: Array) -> dict[str, Array]:
-        """One attempt a row at the details; where `kind` is CONDITION, `inner` is the kind that it guards."""
+        """One attempt per row at the details; where `kind` is CONDITION, `inner` is the kind that it guards."""
         n, random, variables = len(rows), self.random, self.task.num_variables
         target = np.where(forced == NOTHING, random.integers(0, variables, size=n), forced)
         left = random.integers(0, variables, size=n)

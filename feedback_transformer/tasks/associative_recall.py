@@ -14,21 +14,21 @@ from feedback_transformer.tasks.task import EpisodeTask, generator, label_accura
 
 BEGIN, GAP = 0, 1
 SPECIAL = 2
-GAP_POWER = 0.01 - 1  # the chance of a place for a question falls with distance by this power: soon is more likely
+GAP_POWER = 0.01 - 1  # the probability of a question falls with distance by this power, so early is more likely
 
 
 @dataclass(frozen=True)
 class AssociativeRecall(EpisodeTask):
-    """Keys with their values are read, then every key is asked for once, in any order, with gaps between.
+    """Pairs of key and value, then every key once in random order, with gaps; the label is the key's value.
 
     input    begin  k3  v7  k1  v2  .  k1  .  .  k3
     label      -    -   -   -   -   -  v2  -  -  v7
     """
 
     num_pairs: int = documented(16, "keys to remember, all different")
-    num_keys: int = documented(64, "keys that there are")
-    num_values: int = documented(64, "values that there are")
-    length: int = documented(96, "symbols of an episode behind `begin`: pairs, questions and gaps")
+    num_keys: int = documented(64, "number of possible keys")
+    num_values: int = documented(64, "number of possible values")
+    length: int = documented(96, "symbols in an episode after `begin`: pairs, questions and gaps")
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_pairs <= self.num_keys or self.num_values < 1:
@@ -64,7 +64,7 @@ class AssociativeRecall(EpisodeTask):
         keys = random.random((count, self.num_keys)).argsort(axis=1)[:, :pairs]
         values = random.integers(0, self.num_values, size=(count, pairs))
         read = np.stack([SPECIAL + keys, SPECIAL + self.num_keys + values], axis=2).reshape(count, -1)
-        # The largest of log-weights with Gumbel noise are draws without replacement by those weights.
+        # The largest log-weights plus Gumbel noise are draws without replacement by those weights.
         room = self.length - 2 * pairs
         noise = GAP_POWER * np.log(np.arange(1, room + 1)) + random.gumbel(size=(count, room))
         places = random.permuted(noise.argsort(axis=1)[:, -pairs:], axis=1)

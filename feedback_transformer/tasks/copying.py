@@ -1,4 +1,4 @@
-"""Copy and reverse (paper, section 4.1.1): write down what was read, in order or backwards, at ten times the length."""
+"""Copy and reverse (paper, section 4.1.1): write what was read, in order or backwards, at ten times the length."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
 
 @dataclass(frozen=True)
 class Copying(EpisodeTask):
-    """Digits are read, then written by the model itself, one after the other, until it writes `end`.
+    """The model reads digits, then writes them one by one until it writes `end`.
 
-    Copying 3 1 4 (labels stand under the token at which they are asked for):
+    Copying 3 1 4 (each label is below the token at which it is asked for):
 
         input    begin  3  1  4  go  3  1  4
         label      -    -  -  -   3  1  4  end
@@ -29,20 +29,20 @@ class Copying(EpisodeTask):
         input    begin  3  1  4  go  4  1  3
         label      -    -  -  -   4  1  3  end
 
-    With `chained`, the strings behind the first begin with `next` instead, and what was read and written before them is
-    still in sight: among more places one has to look more closely. A chained copy's first digit is not asked for, since
-    there is nothing to find it by.
+    With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
+    in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
+    because nothing shows where to find it.
 
-    `character` is the part of the answer's symbols that are right, `sequence` the part of whole answers, both when
-    the model reads its own answers.
+    `character` is the fraction of the answer's symbols that are right, `sequence` that of whole answers, both when the
+    model reads its own output.
     """
 
     reverse: bool = documented(False, "write the digits backwards")
-    length: int = documented(40, "digits of the longest string")
-    min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
-    test_length: int = documented(400, "digits of the strings that models are scored on")
-    plain: float = documented(0.0, "the part of the training strings that are made of 2 to 5 different digits only")
-    chained: int = documented(1, "so many training strings in a row share a memory; the others begin with an empty one")
+    length: int = documented(40, "digits in the longest training string")
+    min_length: int = documented(0, "digits in the shortest training string; 0 means all have the same length")
+    test_length: int = documented(400, "digits in the test strings")
+    plain: float = documented(0.0, "the fraction of training strings made of only 2 to 5 different digits")
+    chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.length or self.length < 1 or self.test_length < 1:
@@ -51,7 +51,7 @@ class Copying(EpisodeTask):
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
         if not 0 <= self.plain <= 1:
-            raise ConfigError(f"Copying.plain = {self.plain} must be between 0 and 1")
+            raise ConfigError(f"Copying.plain = {self.plain} must be from 0 to 1")
         if self.chained < 1:
             raise ConfigError(f"Copying.chained = {self.chained} must be 1 or more")
 
@@ -76,7 +76,7 @@ class Copying(EpisodeTask):
         return Episodes.join(*zip(*(self.episode(s, n % self.chained > 0) for n, s in strings), strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
-        """The digits that are to be read, for each of `count` episodes."""
+        """The digits to be read in each of `count` episodes."""
         random = generator(seed)
         lengths = random.integers(self.min_length or self.length, self.length + 1, size=count)
         digits = random.integers(0, 10, size=int(lengths.sum()))
@@ -101,10 +101,10 @@ class Copying(EpisodeTask):
 
 
 def few_digits(digits: Array, lengths: Array, part: float, random: np.random.Generator) -> Array:
-    """A part of the strings are rewritten with 2 to 5 different digits: where a look at one or two neighbours does not
-    tell a place any more, a model has to look at more of them, as it must in a long string."""
+    """Rewrite a fraction of the strings with only 2 to 5 different digits. One or two neighbours then no longer
+    identify a position, so a model has to look at more of them, as it must in a long string."""
     count = len(lengths)
-    names = random.random((count, 10)).argsort(axis=1)  # another order of the digits for every string
+    names = random.random((count, 10)).argsort(axis=1)  # a different order of the digits for every string
     kinds = np.where(random.random(count) < part, random.integers(2, 6, size=count), 10)
     string = np.repeat(np.arange(count), lengths)
     return names[string, digits % kinds[string]]

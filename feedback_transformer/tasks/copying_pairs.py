@@ -1,4 +1,4 @@
-"""Copy and reverse with an encoder: the digits are read as a whole, then written, at ten times the length."""
+"""Copy and reverse with an encoder: all digits are read at once, then written, at ten times the length."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.pair_task import PairTask, write_targets
 from feedback_transformer.tasks.task import derive_seed
 
-FRESH = 4096  # pairs of a pass where they are drawn anew for every pass
+FRESH = 4096  # pairs per pass, when every pass draws new ones
 
 
 @dataclass(frozen=True)
 class CopyingPairs(PairTask):
-    """Digits are read, then written by the model itself until it writes `end`.
+    """The encoder reads digits, then the decoder writes them until it writes `end`.
 
     Reversing 3 1 4:
 
@@ -29,14 +29,14 @@ class CopyingPairs(PairTask):
         input    begin  4  1  3
         label      4    1  3  end
 
-    Scored as `Copying` is: `character` and `sequence`, the parts of symbols and of whole answers that are right.
+    Scored like `Copying`: `character` and `sequence`, the fractions of symbols and of whole answers that are right.
     """
 
     reverse: bool = documented(False, "write the digits backwards")
-    length: int = documented(40, "digits of the longest string")
-    min_length: int = documented(0, "digits of the shortest string; 0 means all are of the same length")
-    test_length: int = documented(400, "digits of the strings that models are scored on")
-    plain: float = documented(0.0, "the part of the training strings that are made of 2 to 5 different digits only")
+    length: int = documented(40, "digits in the longest training string")
+    min_length: int = documented(0, "digits in the shortest training string; 0 means all have the same length")
+    test_length: int = documented(400, "digits in the test strings")
+    plain: float = documented(0.0, "the fraction of training strings made of only 2 to 5 different digits")
 
     def __post_init__(self) -> None:
         self.copying()  # has the same limits, and says so
@@ -62,7 +62,7 @@ class CopyingPairs(PairTask):
         return PairSplit(Side.join(source), Side.join(target))
 
     def training_pairs(self, count: int, seed: int, number: int) -> PairSplit:
-        """One set of `count` pairs again and again; or, for 0, fresh ones."""
+        """The same `count` pairs in every pass; or, for 0, fresh ones."""
         return self.pairs(count or FRESH, derive_seed(seed, "train", 0 if count else 1 + number))
 
     def evaluation(self, split: str, count: int, seed: int) -> PairSplit:

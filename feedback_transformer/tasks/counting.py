@@ -1,4 +1,4 @@
-"""Counting (paper, section 4.1.1): as many Bs as there were As."""
+"""Counting (paper, section 4.1.1): write as many Bs as there were As."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ A, B, BEGIN, GO, END = range(5)
 
 @dataclass(frozen=True)
 class Counting(EpisodeTask):
-    """n As are read, then the model writes n Bs and `end` by itself; n is drawn from 1 to `length`. For n = 3:
+    """The model reads n As, then writes n Bs and `end`; n is drawn from 1 to `length`. For n = 3:
 
         input    begin  A  A  A  go  B  B  B
         label      -    -  -  -   B  B  B  end
 
-    Scored by whole sequences: one B too many or too few is wrong. What a model writes by itself, always its likeliest
-    symbol, is right exactly if each symbol is right behind the right ones, which is asked for many at a time.
+    Scored by whole sequences: one B too many or too few is wrong. A greedily written answer is right exactly if every
+    symbol is right given the right ones before it, so it is scored in blocks with the right symbols as input.
     """
 
     length: int = documented(50, "the largest count")
-    small: float = documented(0.0, "the part of the training counts drawn by their logarithm: mostly small ones")
+    small: float = documented(
+        0.0, "the fraction of training counts drawn uniformly in their logarithm, so mostly small ones"
+    )
 
     def __post_init__(self) -> None:
         if self.length < 1:
             raise ConfigError(f"Counting.length = {self.length} must be 1 or more")
         if not 0 <= self.small <= 1:
-            raise ConfigError(f"Counting.small = {self.small} must be between 0 and 1")
+            raise ConfigError(f"Counting.small = {self.small} must be from 0 to 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:

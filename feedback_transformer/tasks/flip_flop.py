@@ -1,4 +1,4 @@
-"""Flip-flop language (arXiv 2306.00946): read back the bit that was written last, however long ago."""
+"""Flip-flop language (arXiv 2306.00946): recall the last bit written, however long ago."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ TESTS = {"sparse": 0.98, "dense": 0.1}  # how often the instruction is to ignore
 
 @dataclass(frozen=True)
 class FlipFlop(EpisodeTask):
-    """Instructions, each with a bit: write it, ignore it, or read, which must give the bit that was written last.
+    """Instructions, each followed by a bit: write it, ignore it, or read, which must give the last bit written.
 
         input    write  1  ignore  0  ignore  0  read  1
         label      -    -    -     -    -     -    1   -
 
-    The first instruction is to write, the last to read; of the others `ignore` are to ignore, and the rest half
-    and half. Only what is read is asked for. Scored on two other languages, `sparse` (98% to ignore: the bit is far)
-    and `dense` (10%: it changes often); both are the part of the bits that are right.
+    The first instruction is `write`, the last `read`; of the others a fraction `ignore` is `ignore`, and the rest is
+    half `write`, half `read`. Only the bits read are asked for. Scored on two other distributions, `sparse` (98%
+    `ignore`: the bit is far back) and `dense` (10%: it changes often); both are the fraction of bits that are right.
     """
 
-    length: int = documented(512, "symbols of an episode, an instruction and its bit being two")
-    ignore: float = documented(0.8, "the part of the instructions that are to be ignored")
+    length: int = documented(512, "symbols in an episode; an instruction and its bit are two")
+    ignore: float = documented(0.8, "the fraction of `ignore` instructions")
 
     def __post_init__(self) -> None:
         if self.length < 4 or self.length % 2:
             raise ConfigError(f"FlipFlop.length = {self.length} must be even, and 4 or more")
         if not 0 <= self.ignore <= 1:
-            raise ConfigError(f"FlipFlop.ignore = {self.ignore} must lie in 0 to 1")
+            raise ConfigError(f"FlipFlop.ignore = {self.ignore} must be from 0 to 1")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Formal languages: parity and modular arithmetic, learned on short strings and asked for on long ones.
+"""Formal languages: parity and modular arithmetic, trained on short strings and tested on long ones.
 
-Not in the paper. The settings are those of arXiv 2411.12537: strings of 3 to 40 symbols to learn from, of 40 to 256 to
-be scored on, one answer a string, accuracy scaled so that 0 is chance and 1 is perfect.
+Not in the paper. The settings are those of arXiv 2411.12537: training strings of 3 to 40 symbols, test strings of 40 to
+256, one answer per string, accuracy scaled so that 0 is chance and 1 is perfect.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PLUS, MINUS, TIMES, OPEN, CLOSE = range(MODULUS, len(SYMBOLS))
 
 @dataclass(frozen=True)
 class FormalLanguage(EpisodeTask):
-    """Strings of some lengths to learn from, of others to be scored on; a question at the end of each."""
+    """Short strings to train on and long ones to test on, with a question at the end of each."""
 
-    length: int = documented(40, "symbols of the longest string")
-    min_length: int = documented(3, "symbols of the shortest string")
-    test_length: int = documented(256, "the same of the strings that models are scored on")
+    length: int = documented(40, "symbols in the longest training string")
+    min_length: int = documented(3, "symbols in the shortest training string")
+    test_length: int = documented(256, "symbols in the longest test string")
     min_test_length: int = documented(40, "see test_length")
 
     def __post_init__(self) -> None:
@@ -82,12 +82,12 @@ class ModularArithmetic(FormalLanguage):
         input    begin  2  -  3  -  3  *  2  =
         label      -    -  -  -  -  -  -  -  3
 
-    With brackets every operation has its own, and a digit may be negative, bracketed or both:
+    With brackets, every operation has its own pair, and a digit may be negative, bracketed or both:
 
         input    begin  (  (  -  4  )  *  (  2  +  1  )  )  =
         label      -    -  -  -  -  -  -  -  -  -  -  -  -  3
 
-    (without them a string has an odd number of symbols).
+    (without brackets, a string has an odd number of symbols).
     """
 
     brackets: bool = documented(False, "put operations in brackets")
@@ -118,7 +118,7 @@ class ModularArithmetic(FormalLanguage):
 
 
 def chains(digits: Array, random: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Expressions without brackets, of so many digits each: symbols end to end, their lengths, their values."""
+    """Expressions without brackets, of `digits` digits each: symbols end to end, their lengths, their values."""
     width = int(digits.max())
     numbers = random.integers(0, MODULUS, size=(len(digits), width))
     operators = random.integers(PLUS, TIMES + 1, size=(len(digits), width))  # operator i stands in front of digit i
@@ -136,7 +136,7 @@ def chains(digits: Array, random: np.random.Generator) -> tuple[Array, Array, Ar
 
 
 def bracketed(length: int, random: np.random.Generator) -> tuple[list[int], int]:
-    """An expression of exactly `length` symbols, and its value. What is too short for an operation is one digit."""
+    """An expression of exactly `length` symbols, and its value; one too short for an operation is a single digit."""
     if length <= 4:
         digit = int(random.integers(MODULUS))
         negative, closed = length in (2, 4), length >= 3
@@ -151,7 +151,7 @@ def bracketed(length: int, random: np.random.Generator) -> tuple[list[int], int]
 
 
 def questions(symbols: Array, lengths: Array, answers: Array, begin: int) -> Episodes:
-    """Strings end to end -> episodes `begin, string, =`, the answer asked for at the last; `=` is begin + 1."""
+    """Strings end to end -> episodes `begin, string, =` with the answer as the label of `=`, the token begin + 1."""
     ends = np.cumsum(lengths + 2)
     starts = ends - lengths - 2
     tokens = np.empty(int(ends[-1]), dtype=np.int64)
@@ -164,7 +164,7 @@ def questions(symbols: Array, lengths: Array, answers: Array, begin: int) -> Epi
 
 
 def scaled_scores(accuracy: float, classes: int) -> dict[str, float]:
-    """Accuracy, and scaled so that guessing gives 0.
+    """Accuracy as it is, and scaled so that guessing gives 0.
 
     >>> scaled_scores(0.6, 5)
     {'scaled': 0.5, 'accuracy': 0.6}
@@ -175,7 +175,7 @@ def scaled_scores(accuracy: float, classes: int) -> dict[str, float]:
 def check_lengths(
     task: Any, names: Sequence[tuple[str, str]] = (("min_length", "length"), ("min_test_length", "test_length"))
 ) -> None:
-    """Each shortest string is of at least one symbol and no longer than its longest."""
+    """Check that each shortest length is at least 1 and no more than its longest."""
     for least, most in names:
         if not 1 <= getattr(task, least) <= getattr(task, most):
             raise ConfigError(

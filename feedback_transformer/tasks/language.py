@@ -23,26 +23,26 @@ CHARACTER_LIKE = ("characters", "bytes")
 
 
 class HeldOut(NamedTuple):
-    """A text to be scored on."""
+    """A text to score models on."""
 
     tokens: Tokens
-    bytes_per_token: float | None  # None for a part of a split, of which it is not known
+    bytes_per_token: float | None  # None for a part of a split, where it is unknown
 
 
 @dataclass(frozen=True)
 class Language:
-    """Every token of a prepared corpus is predicted from all before it.
+    """Predict every token of a prepared corpus from all before it.
 
         input    t h e _ c a
         label    h e _ c a t
 
-    Scored by `bits` a token for characters and bytes (bits per character, bits per byte), by `perplexity` for words and
-    word pieces; over the whole split, every token once, with a full memory before it. `bits_per_byte` of the text goes
-    with it where it is another number, so that models of different tokens can be held against each other.
+    Scored by `bits` per token for characters and bytes, by `perplexity` for words and word pieces, over the whole
+    split, each token once and with a full memory. `bits_per_byte` is added where it is a different number, so that
+    models of different tokens can be compared.
     """
 
     data: str = documented("", "folder of a corpus, made by `feedback-transformer prepare`")
-    valid_tokens: int = documented(0, "validate on the first so many tokens only; 0 means on all")
+    valid_tokens: int = documented(0, "validate on this many tokens only, the first ones; 0 means all")
 
     @property
     def corpus(self) -> Corpus:
@@ -70,14 +70,14 @@ class Language:
         return self.corpus.fingerprints()
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> TokenLanes:
-        """The training split from another offset at every pass; `count` means nothing here."""
+        """The training split, from a different offset in every pass; `count` is not used."""
         tokens = self.corpus.train
         furthest = max(1, TokenLanes(tokens, batch_size).steps // 8)
         offset = int(np.random.default_rng(derive_seed(seed, "train", 1 + number)).integers(furthest))
         return TokenLanes(tokens, batch_size, offset)
 
     def held_out(self) -> Language:
-        return replace(self, valid_tokens=0)  # which the test set does not know
+        return replace(self, valid_tokens=0)  # which does not affect the test set
 
     def evaluation(self, split: str, count: int, seed: int) -> HeldOut:
         name = "test" if split == "test" else "valid"

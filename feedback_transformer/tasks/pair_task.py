@@ -1,4 +1,4 @@
-"""What all tasks on pairs share: batches of like length to learn from, and targets that a model writes by itself."""
+"""What all tasks on pairs share: training batches of similar length, and targets that a model generates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from feedback_transformer.decoding import Sampling, Search, beam_search, sample
 from feedback_transformer.model.encoder_decoder import PAD
 from feedback_transformer.tasks.task import derive_seed
 
-Draw = tuple[Sampling, torch.Generator]  # how targets are drawn, where they are not searched
+Draw = tuple[Sampling, torch.Generator]  # how targets are sampled, if they are not searched
 
-SCORING_TOKENS = 4096  # of a batch that is scored, padding and all; it changes nothing but memory and speed
+SCORING_TOKENS = 4096  # per scored batch, with padding; affects only memory and speed
 
 
 class PairTask(ABC):
@@ -46,10 +46,10 @@ class PairTask(ABC):
 
     @abstractmethod
     def training_pairs(self, count: int, seed: int, number: int) -> PairSplit:
-        """What pass `number` of a training reads."""
+        """What pass `number` over the training data reads."""
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> PairBatches:
-        """All training pairs once, in batches of at most `batch_size` tokens a side, others in every pass."""
+        """All training pairs once, in batches of at most `batch_size` tokens per side, which differ in every pass."""
         split = self.training_pairs(count, seed, number)
         random = np.random.default_rng(derive_seed(seed, "train", 1 + number))
         return PairBatches(split, batches_by_length(split.longest, batch_size, random))
@@ -57,7 +57,7 @@ class PairTask(ABC):
 
 @torch.no_grad()
 def pair_perplexity(model: nn.Module, split: PairSplit, device: torch.device) -> float:
-    """exp of the mean loss of a target's token, its end included."""
+    """exp of the mean loss per target token, including the end."""
     total, count = 0.0, 0
     for batch in batches_by_length(split.longest, SCORING_TOKENS):
         source, tokens, labels = (rows.to(device) for rows in split.rows(batch))
@@ -76,9 +76,9 @@ def write_targets(
     budget: int = SCORING_TOKENS,
     draw: Draw | None = None,
 ) -> list[list[int]]:
-    """The best target of each source, or one that is drawn, in the order of the sources.
+    """The best target of each source, or a sampled one, in the order of the sources.
 
-    Sources of like length are searched together.
+    Sources of similar length are searched together.
     """
     lengths = np.array([len(source) for source in sources], dtype=np.int64)
     written: list[list[int]] = [[] for _ in sources]

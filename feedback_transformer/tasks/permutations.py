@@ -1,7 +1,7 @@
-"""The word problem of S5: which permutation of five things is the product of all those so far?
+"""The word problem of S5: which permutation of five things is the product of all so far?
 
-Not in the paper. No model of a fixed depth that reads all symbols at once can solve it (it is complete for NC1), so it
-is the standard test of tracking a state.
+Not in the paper. It is complete for NC1, so models of constant depth that read all symbols in parallel (TC0) are not
+expected to solve it, which makes it the standard test of state tracking.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ GENERATORS = {"swaps": np.flatnonzero((np.arange(SIZE) != ALL).sum(axis=1) == 2)
 
 @dataclass(frozen=True)
 class Permutations(EpisodeTask):
-    """Five things stand in a row; each symbol rearranges them, and is answered by how they stand then.
+    """Five things stand in a row; each symbol rearranges them, and its label is their order after it.
 
-    A symbol tells which place each place's new thing comes from: 21345 exchanges the first two.
+    A symbol says where the new thing at each place comes from: 21345 exchanges the first two.
 
         input    begin  21345  13245  21345
         label      -    21345  23145  32145
@@ -39,8 +39,8 @@ class Permutations(EpisodeTask):
     """
 
     generators: str = documented("swaps", "the symbols: swaps (of two places) or all permutations")
-    length: int = documented(32, "symbols of an episode")
-    test_length: int = documented(256, "symbols of the episodes that models are scored on")
+    length: int = documented(32, "symbols in a training episode")
+    test_length: int = documented(256, "symbols in a test episode")
 
     def __post_init__(self) -> None:
         if self.generators not in GENERATORS:
@@ -87,7 +87,7 @@ class Permutations(EpisodeTask):
 
 @functools.cache
 def after() -> Array:
-    """[120, 120]: the number of what stands when the second rearranges what the first left."""
+    """[120, 120]: the number of the order that results when the second rearranges what the first left."""
     products = np.stack([ALL[:, symbol] for symbol in ALL], axis=1)  # [state, symbol, 5]
     code = SIZE ** np.arange(SIZE)
     numbers = np.full(SIZE**SIZE, -1)

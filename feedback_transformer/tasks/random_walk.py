@@ -1,4 +1,4 @@
-"""Random walk (paper, section 4.1.2): where is the agent now, given all it did?"""
+"""Random walk (paper, section 4.1.2): where is the agent, given all its actions?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADINGS = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])  # up, right, down, left
 
 @dataclass(frozen=True)
 class RandomWalk(EpisodeTask):
-    """An agent in a grid steps forward, turns left or turns right at random; each action is answered by its cell.
+    """An agent in a grid steps forward, turns left or turns right at random; each action's label is its new cell.
 
     It starts in the middle of the grid, heading up. A step that would leave the grid changes nothing. After `length`
     actions a reset symbol puts it back. On the 3 x 3 grid (cells a1 to c3, rows a, b, c from the top):

@@ -1,6 +1,6 @@
-"""How toy tasks and the tracking of states are learned on a laptop, in minutes on one core. `presets.py` names them.
+"""Laptop settings for toy tasks and state tracking, which train in minutes on one core. `presets.py` names them.
 
-Small embeddings, unscaled residuals, a learned bias over distance and curricula are ours, for all models alike.
+Small embeddings, unscaled residuals, a learned bias over distance and curricula are ours, the same for all models.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LAPTOP_TOYS: dict[str, Settings] = {
     ),
     "counting-50": (replace(LAPTOP_MODEL, memory_size=128), replace(LAPTOP_TRAIN, steps=3_000, bptt=32, bptt_start=16)),
 }
-# To generalise from 40 digits to 400 a model has to look them up by their neighbours: many of them, wherever they are.
+# To generalise from 40 digits to 400, a model has to look them up by many of their neighbours, at any position.
 COPYING_MODEL = replace(
     LAPTOP_MODEL,
     num_heads=4,
@@ -60,10 +60,10 @@ COPYING_TRAIN = replace(
 )
 LAPTOP_TOYS["copy"] = (
     COPYING_MODEL,
-    # A block holds a string and its answer: what is written has to teach what was read how to be found.
+    # A block holds a string and its answer, so that gradients reach from the written digits to the read ones.
     replace(COPYING_TRAIN, steps=5_120, batch_size=24, bptt=128, bptt_start=0, eval_every=640),
 )
-# With such blocks reverse is learned in a way that does not get beyond the lengths of training.
+# With such blocks, reverse is learned in a way that does not generalise beyond the training lengths.
 LAPTOP_TOYS["reverse"] = (COPYING_MODEL, replace(COPYING_TRAIN, bptt=48, bptt_start=16, eval_every=800))
 LAPTOP_TOYS["counting-1k"] = (
     replace(COPYING_MODEL, head_dim=16, memory_size=2048, log_scale=False),
@@ -82,10 +82,11 @@ LAPTOP_TOYS["counting-1k"] = (
         validation_episodes=64,
     ),
 )
-# Programs first print x alone, then one variable more a stage: asked for all at once, a model keeps a bag of values and
-# never learns which is whose. Then conditions, most of what is asked for until they are right: first against numbers,
-# which need one value to be looked up, not two. A block has to hold a condition and the print that tells of it. At last
-# programs get longer: a mistake is carried along to the end of one, so short ones have to be learned well.
+# Programs first print x alone, then one more variable per stage: asked for all at once, a model keeps a bag of values
+# and never learns which belongs to which variable. Conditions come next, and make up most programs until they are
+# learned: first against numbers, which need one value to be looked up, not two. A block has to hold a condition and the
+# print that shows its effect. Last, programs get longer: a mistake is carried along to the end of a program, so short
+# ones have to be learned well.
 EASY = "print_weight=2,if_weight=0,echo=0.3,gate=0.95"
 CONDITIONS = "print_weight=0.5,echo=1,echoing=1"
 for name, variables, steps in (("algorithmic-3", 3, 12_000), ("algorithmic-5", 5, 14_000)):
@@ -120,8 +121,8 @@ TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "rev
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 TOY_FIELDS["counting-1k"] = {"small": "1.0"}
 
-# Tracking a state beyond the paper. The window holds the longest test, so that nobody is kept from looking: where a
-# model fails, it is not for want of memory. Distances that the training strings do not have share one entry.
+# State tracking, beyond the paper. The window holds the longest test string, so where a model fails it is not for lack
+# of memory. Distances that do not occur in training strings share one entry.
 FORMAL_MODEL = replace(LAPTOP_MODEL, memory_size=260, position_slopes=(2.0, 0.3), position_reach=32, position_std=0.3)
 FORMAL_TRAIN = replace(
     LAPTOP_TRAIN,

@@ -1,4 +1,4 @@
-"""What a task is: a generator of episodes with a seed, and an exact way to score a model on them."""
+"""What a task is: a seeded generator of episodes, and an exact way to score a model on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANE_EPISODES = 8
 
 
 class Task(Protocol):
-    """A frozen dataclass; its fields are its difficulty, so a curriculum is the same task with other fields."""
+    """A frozen dataclass; its fields set the difficulty, so a curriculum is the same task with other fields."""
 
     @property
     def input_size(self) -> int:
@@ -32,7 +32,7 @@ class Task(Protocol):
 
     @property
     def output_size(self) -> int:
-        """How many symbols can be asked for."""
+        """How many different labels there are."""
         ...
 
     @property
@@ -44,11 +44,11 @@ class Task(Protocol):
     def lower_is_better(self) -> bool: ...
 
     def fingerprints(self) -> dict[str, str]:
-        """Hashes of the data outside the configuration that a model depends on; none where there is no such."""
+        """Hashes of the data outside the configuration that a model depends on, if there is any."""
         ...
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
-        """What pass `number` of a training reads: B lanes, of `count` episodes where that means something."""
+        """What pass `number` over the training data reads: B lanes, of `count` episodes where that applies."""
         ...
 
     def evaluation(self, split: str, count: int, seed: int) -> Any:
@@ -56,12 +56,12 @@ class Task(Protocol):
         ...
 
     def score(self, model: nn.Module, data: Any, device: torch.device) -> dict[str, float]:
-        """Scores of a model on that, among them `metric`."""
+        """Scores of a model on that data, among them `metric`."""
         ...
 
 
 class EpisodeTask(Task, Protocol):
-    """A task that is made of episodes, drawn by a seed."""
+    """A task made of episodes that are drawn from a seed."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class EpisodeTask(Task, Protocol):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The symbols that are asked for; label i is outputs[i]."""
+        """The output symbols; label i is outputs[i]."""
         ...
 
     def episodes(self, count: int, seed: int) -> Episodes:
@@ -78,12 +78,12 @@ class EpisodeTask(Task, Protocol):
         ...
 
     def held_out(self: AnyTask) -> AnyTask:
-        """The task on which models are scored; another one where the test is longer than the training."""
+        """The task that models are scored on; a different one where test episodes are longer."""
         return self
 
     @property
     def begin(self) -> int | None:
-        """The token that begins every episode, where the memory is to begin anew with it; None if it goes on."""
+        """The token that begins every episode, if the memory is emptied there; None if the memory is carried over."""
         return None
 
     @property
@@ -102,9 +102,9 @@ class EpisodeTask(Task, Protocol):
         return {}
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Lanes:
-        """One set of `count` episodes again and again, each pass from another offset; or, for 0, fresh ones.
+        """The same `count` episodes in every pass, each time from a different offset; or, for 0, fresh ones.
 
-        The number of fresh episodes is one more than a multiple of B, so that episodes of equal length are at another
+        The number of fresh episodes is one more than a multiple of B, so that episodes of equal length have a different
         phase in every lane and a block holds all phases.
         """
         own = derive_seed(seed, "train", 1 + number)
@@ -121,13 +121,13 @@ class EpisodeTask(Task, Protocol):
         return self.held_out().episodes(count, derive_seed(seed, split))
 
 
-@functools.lru_cache(maxsize=1)  # one training at a time reads one set
+@functools.lru_cache(maxsize=1)  # a training reads one set at a time
 def _fixed_episodes(task: EpisodeTask, count: int, seed: int) -> Episodes:
     return task.episodes(count, seed)
 
 
 def derive_seed(seed: int, split: str, number: int = 0) -> int:
-    """A seed for one purpose, unlike that of any other: no episode of one split is drawn by another's seed."""
+    """A seed for one purpose, different from all others, so that no two splits share the seed of an episode."""
     return int(np.random.SeedSequence([seed, SPLITS.index(split), number]).generate_state(1, np.uint64)[0])
 
 
@@ -136,7 +136,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def spell(task: EpisodeTask, episodes: Episodes) -> str:
-    """The tokens as words, for people: `spell(task, task.episodes(1, seed=0))`."""
+    """The tokens as words, to read: `spell(task, task.episodes(1, seed=0))`."""
     return " ".join(task.inputs[token] for token in episodes.tokens)
 
 
@@ -155,7 +155,7 @@ def predict(model: nn.Module, tokens: Tensor, device: torch.device, begin: int |
 
 
 def label_accuracy(model: nn.Module, episodes: Episodes, device: torch.device, begin: int | None = None) -> float:
-    """The part of the labels that are right."""
+    """The fraction of labels that are right."""
     right = right_labels(model, episodes, device, begin)
     return int(right.sum()) / max(1, len(right))
 
@@ -173,7 +173,7 @@ def right_labels(
 
 
 def continue_greedily(model: nn.Module, prompts: Tensor, steps: int, device: torch.device) -> Tensor:
-    """prompts [B, n] -> the `steps` tokens [B, steps] that the model writes by itself, each its own next input."""
+    """prompts [B, n] -> the `steps` tokens [B, steps] that the model generates, each becoming its next input."""
     written = generate(model, prompts.to(device), Sampling(temperature=0))
     return torch.stack(list(itertools.islice(written, steps)), dim=1).cpu()
 
@@ -181,10 +181,10 @@ def continue_greedily(model: nn.Module, prompts: Tensor, steps: int, device: tor
 def free_running_scores(
     model: nn.Module, episodes: Episodes, device: torch.device, batch_size: int = 256
 ) -> dict[str, float]:
-    """Character and sequence accuracy of answers that the model writes by itself after reading each prompt.
+    """Character and sequence accuracy of the answers that the model generates after reading each prompt.
 
-    An episode's prompt is all up to its first labelled position; the answer is all its labels. Prompts of one length
-    are answered together, so that none needs padding.
+    An episode's prompt is everything up to its first labelled position; the answer is all its labels. Prompts of the
+    same length are answered together, so none needs padding.
     """
     by_length: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
     for begin, end in episodes.bounds():

@@ -1,10 +1,10 @@
-"""How translations and summaries are scored: BLEU and ROUGE, by the libraries that everybody uses.
+"""How translations and summaries are scored: BLEU and ROUGE, by the standard libraries.
 
-    bleu             sacrebleu, whose signature tells all that the number depends on
+    bleu             sacrebleu, whose signature states everything the number depends on
     tokenized_bleu   BLEU after Moses tokenisation and compound splitting, as the paper reports it
     rouge            ROUGE-1, -2 and -L (of the summary's sentences), F-measure, stemmed
 
-The extra `translation` brings the libraries.
+The extra `translation` installs the libraries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Bleu(NamedTuple):
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> Bleu:
-    """Corpus BLEU of one reference each. `none` takes texts that are tokenised already as they are."""
+    """Corpus BLEU with one reference each. `none` takes texts as they are, already tokenised."""
     metric = _library("sacrebleu").metrics.BLEU(tokenize=tokenize, force=True)
     score = metric.corpus_score([_line(text) for text in hypotheses], [[_line(text) for text in references]])
     return Bleu(float(score.score), str(metric.get_signature()))
@@ -42,7 +42,7 @@ def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
 
 
 def split_compounds(text: str) -> str:
-    """A hyphen inside a word becomes a token, marked. The match eats its letters, which is what the field computes.
+    """Make a hyphen inside a word a marked token. The match consumes its neighbours, as in the usual script.
 
     >>> split_compounds("a well-known e-mail x-y-z")
     'a well ##AT##-##AT## known e ##AT##-##AT## mail x ##AT##-##AT## y-z'
@@ -51,7 +51,7 @@ def split_compounds(text: str) -> str:
 
 
 def rouge(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """Means over all texts, 0 to 100; a newline parts the sentences of a text."""
+    """Means over all texts, 0 to 100; newlines separate the sentences of a text."""
     scorer = _library("rouge_score.rouge_scorer").RougeScorer([*ROUGE.values()], use_stemmer=True)
     totals = dict.fromkeys(ROUGE, 0.0)
     for hypothesis, reference in zip(hypotheses, references, strict=True):

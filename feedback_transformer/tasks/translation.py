@@ -23,7 +23,7 @@ TOKENIZATIONS = ("13a", "intl", "char", "none")
 
 
 class HeldOutPairs(NamedTuple):
-    """Pairs to be scored on, and how their targets are looked for."""
+    """Pairs to score models on, and how to search for their targets."""
 
     pairs: PairSplit
     search: Search
@@ -32,24 +32,24 @@ class HeldOutPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Translation(PairTask):
-    """The target of every source of a prepared corpus of pairs.
+    """Write the target of every source in a prepared corpus of pairs.
 
         source   ein hund rennt .
         target   a dog is running .
 
-    Scored by `bleu` (0 to 100) or, where `measure=rouge`, by `rougeL`; with `perplexity` beside it. On the validation
-    set targets are written greedily, on the test set with the beam, and `words_per_second` is how fast that was.
+    Scored by `bleu` (0 to 100) or, with `measure=rouge`, by `rougeL`, and by `perplexity`. Targets are written greedily
+    on the validation set and by beam search on the test set, where `words_per_second` is the speed of decoding.
     """
 
     data: str = documented("", "folder of pairs, made by `feedback-transformer prepare`")
-    measure: str = documented("bleu", "what ranks models: bleu or rouge")
-    tokenization: str = documented("13a", "sacrebleu's: 13a, intl, char, or none where the text is tokenised already")
-    valid_pairs: int = documented(0, "validate on the first so many pairs only; 0 means on all")
-    test_pairs: int = documented(0, "test on the first so many pairs only; 0 means on all")
-    beam: int = documented(5, "hypotheses followed side by side; 1 is greedy")
+    measure: str = documented("bleu", "the score that ranks models: bleu or rouge")
+    tokenization: str = documented("13a", "sacrebleu's: 13a, intl, char, or none for text that is tokenised already")
+    valid_pairs: int = documented(0, "validate on this many pairs only, the first ones; 0 means all")
+    test_pairs: int = documented(0, "test on this many pairs only, the first ones; 0 means all")
+    beam: int = documented(5, "width of the beam search; 1 is greedy")
     length_penalty: float = documented(1.0, "0 favours short targets, 1 ranks by the mean over tokens")
-    block_ngrams: int = documented(0, "no sequence of so many tokens comes twice; 0: anything may")
-    shortest: int = documented(0, "tokens of the shortest target")
+    block_ngrams: int = documented(0, "no sequence of this many tokens is repeated; 0 allows repeats")
+    shortest: int = documented(0, "tokens in the shortest target")
     length_ratio: float = documented(1.0, "a target ends after length_ratio * source + extra_length tokens")
     extra_length: int = documented(50, "see length_ratio")
 
@@ -93,7 +93,7 @@ class Translation(PairTask):
         return HeldOutPairs(self.pairs.valid.first(self.valid_pairs), greedy)
 
     def score(self, model: nn.Module, data: HeldOutPairs, device: torch.device) -> dict[str, float]:
-        # With one thread its own time, which a busy machine does not stretch.
+        # With one thread, CPU time, which a busy machine does not stretch.
         clock = time.process_time if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
         start = clock()
         written = self.write(model, [source for source, _ in data.pairs.texts], data.search, device)
@@ -105,11 +105,11 @@ class Translation(PairTask):
         }
 
     def signature(self) -> str:
-        """How the scores were computed, for whoever wants to compare them."""
+        """How the scores were computed, so that they can be compared."""
         return bleu(["a"], ["a"], self.tokenization).signature if self.measure == "bleu" else "rouge-score, stemmed, F1"
 
     def text_scores(self, written: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """By `measure`; the paper's tokenised BLEU too, unless the text is tokenised as it is."""
+        """The scores of `measure`; for BLEU also the paper's tokenised BLEU, unless the text is tokenised already."""
         if self.measure == "rouge":
             return rouge(written, references)
         scores = {"bleu": bleu(written, references, self.tokenization).score}
@@ -125,7 +125,7 @@ class Translation(PairTask):
         device: torch.device,
         draw: Draw | None = None,
     ) -> list[str]:
-        """The targets of source texts; nothing for nothing."""
+        """The targets of source texts; an empty source has an empty target."""
         pairs = self.pairs
         shortened = [cut_words(" ".join(text.split()), pairs.description["source_words"]) for text in texts]
         asked = [i for i, text in enumerate(shortened) if text]

@@ -1,15 +1,15 @@
-"""A2C, advantage actor-critic, read from top to bottom: act, compute returns, replay, learn.
+"""A2C (advantage actor-critic), to be read from top to bottom: act, compute returns, replay, learn.
 
-B copies of an environment are acted in side by side, T steps at a time:
+The policy acts in B copies of an environment in parallel, T steps at a time:
 
-    act      a policy sees, draws an action, and goes on, step by step without gradients
-    returns  R_t = r_t + discount * R_{t+1}, nothing beyond an episode's end, the policy's own value beyond the block
-    replay   the same block again, at once and with gradients: a core's `forward` is its `step`, T times
+    act      observe, draw an action, and so on, step by step without gradients
+    returns  R_t = r_t + discount * R_{t+1}; 0 beyond an episode's end, the policy's own value beyond the block
+    replay   the same block again, as a whole and with gradients: a core's `forward` equals T times its `step`
     learn    loss = - advantage * log p(action) + value_cost * advantage^2 / 2 - entropy_cost * entropy
 
-Replaying is the fast way for every core: one step at a time is cheap without gradients, and a block with gradients is
-what the engines are made for. Where an episode ends inside a block the memory begins anew at the next step, in acting
-and in the replay alike. What surrounds an update (folder, checkpoints, evaluation, record) is the supervised loop's.
+Replaying is fast for every core: single steps are cheap without gradients, and a block with gradients is what the
+engines are made for. Where an episode ends inside a block, the memory is emptied before the next step, both when acting
+and in the replay. Everything around an update (folder, checkpoints, evaluation, record) is the supervised loop's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 class Actors:
-    """B copies of the environment, and what a policy must be told at the next step."""
+    """B copies of the environment, and what the policy is given at the next step."""
 
     def __init__(self, run: RunConfig) -> None:
         self.run = run
@@ -70,7 +70,7 @@ class Actors:
         self.finished = torch.zeros(2, dtype=torch.float64)  # since the last evaluation: reward in all, episodes
 
     def act(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """One step of all copies: rewards, who ended, and what the episodes that ended have earned."""
+        """One step of all copies: rewards, which episodes ended, and the total reward of those."""
         seen, rewards, terminated, truncated, _ = self.envs.step(actions.numpy())
         ended = torch.from_numpy(terminated | truncated)
         reward = torch.from_numpy(rewards)
@@ -98,7 +98,7 @@ class Actors:
         self.begin(position["stage"])
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a resumed run needs of the copies."""
+        """Everything a resumed run needs from the copies."""
         own = {name: getattr(self, name) for name in ("seen", "last", "fresh", "earned", "finished")}
         return own | checkpoint.with_prefix("world", self.envs.world.tensors())
 
@@ -111,9 +111,8 @@ class Actors:
 def advantages(
     rewards: Tensor, ended: Tensor, values: Tensor, bootstrap: Tensor, discount: float, trace: float
 ) -> Tensor:
-    """How much better a step came out than its value said, [B, T]: returns minus values, or with a trace below 1 a mix
-    of shorter returns (generalised advantage estimation). Beyond an episode's end there is nothing to come, beyond the
-    block `bootstrap` [B]."""
+    """Advantages [B, T]: returns minus values, or with a trace below 1 a mix of shorter returns (generalised advantage
+    estimation). Beyond an episode's end the return is 0, beyond the block it is `bootstrap` [B]."""
     going = (~ended).to(rewards.dtype)
     following = torch.cat([values[:, 1:], bootstrap[:, None]], dim=1)
     surprise = rewards + discount * going * following - values
@@ -134,7 +133,8 @@ class ActorCritic(Trainer):
         for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
             if value := getattr(run.model, name):
                 raise ConfigError(
-                    f"ModelConfig.{name} = {value} does not go with A2C: it would learn from another policy than acted"
+                    f"ModelConfig.{name} = {value} does not work with A2C, which would then learn from another policy "
+                    "than acted; set it to 0"
                 )
         super().__init__(run, folder, device, command)
         if self.team.size > 1:
@@ -145,7 +145,7 @@ class ActorCritic(Trainer):
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """What the oracle and chance get, between which every policy lies."""
+        """The scores of the oracle and of chance."""
         trial, ways = Trial(BOUND_EPISODES, self.run.seed), {"oracle": play_oracle, "chance": play_randomly}
         return {name: float(self.task.measure(way(self.task, trial)).mean()) for name, way in ways.items()}
 
@@ -155,7 +155,7 @@ class ActorCritic(Trainer):
     # ---------------------------------------------------------------- one update
 
     def update(self) -> None:
-        """Act for a block, replay it with gradients, take a step. The memory goes on as plain numbers."""
+        """Act for a block, replay it with gradients, update the weights. The memory is carried on without gradients."""
         stage = self.stream.stage
         episodes: list[Tensor] = []  # what those that ended have earned
         block = self.act(bptt_at(self.progress.step, self.run.train), episodes)
@@ -170,7 +170,7 @@ class ActorCritic(Trainer):
 
     @torch.no_grad()
     def act(self, steps: int, episodes: list[Tensor]) -> Block:
-        """A block of steps; what episodes have earned that ended in it goes into `episodes`."""
+        """A block of steps; the total reward of episodes that end in it is added to `episodes`."""
         actors: Actors = self.stream
         state, rows = self.memories[0], []
         for _ in range(steps):
@@ -186,14 +186,14 @@ class ActorCritic(Trainer):
         return Block._make([*columns, bootstrap])
 
     def _step(self, state: Any) -> tuple[Any, Any]:
-        """The policy's decision for what the actors see now; who begins anew remembers nothing."""
+        """The policy's decision for the current observations; new episodes start with an empty memory."""
         actors: Actors = self.stream
         if state is not None and actors.fresh.any():
             state = state.reset(actors.fresh.to(self.device))
         return self.model.step(actors.seen.to(self.device), actors.last.to(self.device), state)
 
     def loss(self, block: Block) -> Tensor:
-        """The block again, with gradients; its memory is carried on."""
+        """The loss of the block, replayed with gradients; the memory is carried on."""
         start, reset, settings = self.memories[0], block.fresh, self.settings
         if start is not None:
             start = start.reset(reset[:, 0])
@@ -232,5 +232,5 @@ class ActorCritic(Trainer):
 
 
 def _inside(reset: Tensor) -> Tensor:
-    """Without the first step, whose rows were reset before the block."""
+    """The resets without those of the first step, which were done before the block."""
     return torch.cat([torch.zeros_like(reset[:, :1]), reset[:, 1:]], dim=1)

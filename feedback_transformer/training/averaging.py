@@ -1,4 +1,4 @@
-"""The mean of several checkpoints of one run, which is often better than any of them.
+"""The mean of several checkpoints of one run, which is often better than each of them.
 
 A run with `keep_checkpoints=N` keeps the weights of its last N evaluations as step-NNNNNNNN.safetensors.
 """
@@ -16,14 +16,14 @@ from feedback_transformer.training.checkpoint import CheckpointError
 
 
 def kept_checkpoints(folder: Path) -> list[Path]:
-    """Those of evaluations, the newest last."""
+    """The checkpoints kept at evaluations, the newest last."""
     return sorted(folder.glob("step-*.safetensors"))
 
 
 def keep_weights(
     folder: Path, step: int, model: nn.Module, run: dict[str, Any], fingerprints: dict[str, str], count: int
 ) -> None:
-    """Write the weights as they are now, and remove all but the newest `count`."""
+    """Write the current weights, and remove all but the newest `count` files."""
     weights = checkpoint.with_prefix("model", model.state_dict())
     path = folder / f"step-{step:08d}.safetensors"
     checkpoint.save(path, weights, {"run": run, "fingerprints": fingerprints})
@@ -32,9 +32,9 @@ def keep_weights(
 
 
 def average(folder: Path, count: int, out: Path) -> list[Path]:
-    """Write the mean of the last `count` kept checkpoints of a run; tell which they were."""
+    """Write the mean of the last `count` kept checkpoints of a run; returns their paths."""
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is no folder of a run")
+        raise CheckpointError(f"{folder} is not the folder of a run; give the folder that `train` made")
     paths = kept_checkpoints(folder)
     if len(paths) < count:
         raise CheckpointError(

@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file with the tensors, and everything else as JSON in its header.
 
-Written to a temporary file, flushed to disk and renamed, so that a checkpoint is either the old one or the new one,
-whenever the power goes. Loading runs no code.
+A checkpoint is written to a temporary file, flushed to disk and renamed, so that even after a power failure it is
+either the old one or the new one. Loading runs no code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = 1
 
 
 class CheckpointError(ValueError):
-    """A file that cannot be used as a checkpoint: says which, why, and what to do."""
+    """A file that cannot be used as a checkpoint; the message says which, why, and what to do."""
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def write_atomically(path: Path, write: Any) -> None:
-    """`write(temporary)` makes the file; it takes the place of `path` only when it is whole and on disk."""
+    """`write(temporary)` makes the file; it replaces `path` only when it is complete and on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)
@@ -75,19 +75,19 @@ def write_atomically(path: Path, write: Any) -> None:
 
 
 def _umask() -> int:
-    """What the user wants no file to allow; asking for it means setting it."""
+    """The process's umask, which can only be read by setting it."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON, atomically, in a form that reads well and compares line by line."""
+    """Write JSON atomically, in a form that is readable and can be compared line by line."""
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n"))
 
 
 def lock_folder(folder: Path) -> IO[str]:
-    """Make the folder, for this process alone until the file is closed: two trainings would mix what they write."""
+    """Make the folder and lock it until the file is closed: two trainings would mix their output."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115 (held as long as the run)
@@ -109,13 +109,13 @@ def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors below a prefix, without it."""
+    """The tensors whose names have this prefix, without it."""
     start = f"{prefix}."
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments and step counts as flat tensors: `3.exp_avg` is of parameter 3."""
+    """Adam's moments and step counts as a flat dictionary: `3.exp_avg` belongs to parameter 3."""
     state = optimizer.state_dict()["state"]
     return {f"{index}.{name}": torch.as_tensor(value) for index, own in state.items() for name, value in own.items()}
 

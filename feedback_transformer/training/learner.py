@@ -1,4 +1,4 @@
-"""A model with its loss, as one module: what several processes share. One for each kind of model, same in shape."""
+"""A model with its loss as one module, which is what several processes share. One for each kind of model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Model = LanguageModel | EncoderDecoder
 
 
 class Learner(nn.Module):
-    """A language model: it goes on from the state that it was left in, or begins anew at the token `begin`."""
+    """A language model: it continues from the last state, or from an empty one at the token `begin`."""
 
     def __init__(self, model: LanguageModel, smoothing: float = 0.0, begin: int | None = None) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Learner(nn.Module):
 
     def forward(self, tokens: Tensor, labels: Tensor, state: Any) -> tuple[Tensor, int, Any]:
         """Summed negative log-likelihood over the labelled positions, how many are right, and the state after it."""
-        if self.model.config.cutoffs:  # an adaptive softmax is never computed whole: nobody knows what it would answer
+        if self.model.config.cutoffs:  # an adaptive softmax is never computed as a whole, so accuracy is unknown
             losses, state = self.model.losses(tokens, labels, state, resets(tokens, self.begin))
             return losses.sum(), 0, state
         logits, state = self.model(tokens, state, resets(tokens, self.begin))
@@ -33,7 +33,7 @@ class Learner(nn.Module):
 
 
 class PairLearner(nn.Module):
-    """An encoder-decoder: every pair begins anew, so there is no state to go on from."""
+    """An encoder-decoder: every pair starts from an empty memory, so there is no state to carry."""
 
     def __init__(self, model: EncoderDecoder, smoothing: float = 0.0) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class PairLearner(nn.Module):
 def summed(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, int]:
     """The loss over the labelled positions, and how many of them are right.
 
-    Label smoothing gives a part of the probability that is asked for to all symbols alike.
+    Label smoothing spreads a share of the target probability over all symbols.
     """
     asked = {"ignore_index": NO_LABEL, "reduction": "sum", "label_smoothing": smoothing}
     total = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), **asked)  # type: ignore[arg-type]
@@ -59,7 +59,7 @@ def make_learner(model: Model, run: RunConfig) -> nn.Module:
         return PairLearner(model, train.label_smoothing)
     if train.label_smoothing and model.config.cutoffs:
         raise ConfigError(
-            f"TrainConfig.label_smoothing = {train.label_smoothing} does not go with an adaptive softmax; "
+            f"TrainConfig.label_smoothing = {train.label_smoothing} does not work with an adaptive softmax; "
             "set it to 0, or leave ModelConfig.cutoffs empty"
         )
     return Learner(model, train.label_smoothing, getattr(run.task, "begin", None))

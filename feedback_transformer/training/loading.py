@@ -1,4 +1,4 @@
-"""Models of runs: made, and loaded from checkpoints."""
+"""Makes the model of a run, and loads it from checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from feedback_transformer.training.run import RunConfig
 
 
 def make_model(run: RunConfig) -> Any:
-    """The model of a run, with its first weights drawn from torch's random numbers."""
+    """The model of a run, with initial weights drawn from torch's random state."""
     if isinstance(run.task, Environment):
         sizes, num_actions = run.task.observation_sizes, len(run.task.actions)
         return Policy(run.model, sizes, num_actions, run.task.tells_action, engine=run.train.engine)
@@ -34,22 +34,22 @@ def make_model(run: RunConfig) -> Any:
 
 
 def load_model(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """The weights of a checkpoint, or a sentence on what does not fit."""
+    """Load the weights of a checkpoint, or raise an error that says what does not fit."""
     weights, wanted = checkpoint.without_prefix("model", tensors), model.state_dict()
     for name in wanted:
         if name not in weights:
-            raise CheckpointError(f"{path} has no weight {name!r}: it is of another model")
+            raise CheckpointError(f"{path} does not fit this model: it has no weight {name!r}")
         if weights[name].shape != wanted[name].shape:
             shapes = f"{tuple(weights[name].shape)}, not {tuple(wanted[name].shape)}"
-            raise CheckpointError(f"{path} does not fit this model: {name!r} is of shape {shapes}")
+            raise CheckpointError(f"{path} does not fit this model: {name!r} has shape {shapes}")
     extra = sorted(set(weights) - set(wanted))
     if extra:
-        raise CheckpointError(f"{path} does not fit this model: it has {extra[0]!r}, the model has not")
+        raise CheckpointError(f"{path} does not fit this model: it has {extra[0]!r}, which the model lacks")
     model.load_state_dict(weights)
 
 
 def run_of(meta: dict[str, Any], path: Path) -> RunConfig:
-    """The run that a checkpoint is of."""
+    """The run that a checkpoint belongs to."""
     try:
         return RunConfig.from_dict(meta.get("run", {}))
     except ConfigError as error:
@@ -59,7 +59,7 @@ def run_of(meta: dict[str, Any], path: Path) -> RunConfig:
 def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, Any]:
     """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint).
 
-    `data` is the folder of its corpus, where that is not to be found at its old place.
+    `data` is the folder of its corpus, if the corpus has moved.
     """
     path = path / "best.safetensors" if path.is_dir() else path
     tensors, meta = checkpoint.load(path)
@@ -72,36 +72,36 @@ def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[
 
 
 def check_same_run(run: RunConfig, meta: dict[str, Any], path: Path) -> None:
-    """The checkpoint is one of this very run, on the same corpus."""
+    """Check that the checkpoint is from exactly this run, on the same corpus."""
     check_fingerprints(run, meta, path, "vocabulary", "text")
     differences = run_of(meta, path).differences(run)
     if meta.get("fingerprints"):  # the corpus is the same, so it may have moved
         differences = [text for text in differences if not text.startswith("task.data ")]
     if differences:
         raise ConfigError(
-            f"{path} is of another run: {'; '.join(differences)}. Leave that, or begin a new run in another folder"
+            f"{path} is of another run: {'; '.join(differences)}. Undo that, or start a new run in another folder"
         )
 
 
 # ------------------------------------------------------------------------------ the corpus that a run depends on
 
-CORPUS = "corpus_from_here"  # in a run's config.json: the way from its folder to the corpus
+CORPUS = "corpus_from_here"  # in a run's config.json: the relative path from its folder to the corpus
 
 
 def describe(run: RunConfig, folder: Path) -> dict[str, Any]:
-    """config.json of a run: its configuration, and the way from its folder to its corpus."""
+    """config.json of a run: its configuration, and the relative path from its folder to its corpus."""
     if not isinstance(run.task, Language | Translation):
         return run.to_dict()
     return {**run.to_dict(), CORPUS: os.path.relpath(os.path.realpath(run.task.data), os.path.realpath(folder))}
 
 
 def read_config(folder: Path) -> RunConfig:
-    """The run that was begun in a folder."""
+    """The run that was started in a folder."""
     path = folder / "config.json"
     try:
         return RunConfig.from_dict(json.loads(path.read_text()))
     except OSError:
-        raise ConfigError(f"{folder} holds no run: there is no {path}") from None
+        raise ConfigError(f"{folder} holds no run: there is no {path}; give the folder that `train` made") from None
     except ValueError as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
 
@@ -112,7 +112,7 @@ def take_corpus(assignments: dict[str, str]) -> str | None:
 
 
 def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
-    """The run with its corpus where it is: in `data`, as the run was given it, or else as seen from its folder."""
+    """The run with the current place of its corpus: `data`, else the original path, else the path from its folder."""
     if data is not None:
         return run.override({"data": data})
     if not isinstance(run.task, Language | Translation):
@@ -134,17 +134,17 @@ def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
 
 
 def corpus_of(run: RunConfig) -> str | None:
-    """The name of the corpus that a run learns from, as it was prepared."""
+    """The name under which the run's corpus was prepared."""
     if isinstance(run.task, Language):
         return run.task.corpus.name
     return str(run.task.pairs.description["name"]) if isinstance(run.task, Translation) else None
 
 
-MEANS = {"vocabulary": "gives other numbers to its tokens", "text": "has another text"}
+MEANS = {"vocabulary": "numbers its tokens differently", "text": "has a different text"}
 
 
 def check_fingerprints(run: RunConfig, meta: dict[str, Any], path: Path, *names: str) -> None:
-    """The corpus is the one of the checkpoint in these respects; checkpoints from before they were kept pass."""
+    """Check that these fingerprints of the corpus are the checkpoint's; old checkpoints without any pass."""
     kept = meta.get("fingerprints", {})
     if not kept:
         return
@@ -153,6 +153,6 @@ def check_fingerprints(run: RunConfig, meta: dict[str, Any], path: Path, *names:
         if kept.get(name) != own.get(name):
             raise CheckpointError(
                 f"{path} was trained on another corpus: {getattr(run.task, 'data', run.task_name)} {MEANS[name]} "
-                f"({name} {own.get(name)}, not {kept.get(name)}); prepare it as it was then, or give the right one "
-                "with data=FOLDER"
+                f"({name} {own.get(name)}, not {kept.get(name)}); prepare it with the same options, or give the right "
+                "one with data=FOLDER"
             )

@@ -20,7 +20,7 @@ def make_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimize
 
 
 def rate_at(step: int, train: TrainConfig, main_steps: int | None = None) -> float:
-    """The rate of update `step` (from 0): linear warm-up, then the schedule; at last fine-tuning at a tenth.
+    """The rate of update `step` (from 0): linear warm-up, then the schedule, then fine-tuning at a tenth.
 
     >>> [rate_at(s, TrainConfig(steps=4, finetune_steps=1, warmup_steps=2, learning_rate=1.0)) for s in range(5)]
     [0.5, 1.0, 1.0, 1.0, 0.1]

@@ -1,9 +1,9 @@
-"""Training on several processes: each computes some of the lanes, and all make the same update.
+"""Training with several processes: each computes some of the lanes, and all make the same update.
 
     torchrun --nproc-per-node 2 -m feedback_transformer train random-walk
 
-The global batch is what the configuration says, whatever the number of processes; gradients are those of the mean over
-all its labels, so that the loss is that of one process. Only the first process writes files.
+The global batch is as configured, whatever the number of processes; gradients are of the mean over all its labels, so
+the loss is the same as with one process. Only the first process writes files.
 """
 
 from __future__ import annotations
@@ -29,25 +29,28 @@ class Team:
 
     @classmethod
     def join(cls, device: torch.device, batch_size: int) -> Team:
-        """The team that torchrun has started, or a team of one; `batch_size` is 0 where batches are cut by tokens."""
+        """The team that torchrun has started, or a team of one; `batch_size` is 0 where batches are sized by tokens."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()
         if batch_size % size:
-            raise ConfigError(f"TrainConfig.batch_size = {batch_size} cannot be shared by {size} processes evenly")
+            raise ConfigError(
+                f"TrainConfig.batch_size = {batch_size} cannot be shared by {size} processes evenly; choose a multiple "
+                f"of {size}"
+            )
         if device.type == "cuda":
-            torch.cuda.set_device(device)  # what gathering goes by
+            torch.cuda.set_device(device)  # used when gathering
         if not dist.is_initialized():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return cls(dist.get_rank(), size)
 
     @property
     def leads(self) -> bool:
-        """Writes the files and talks to people."""
+        """Whether this process writes the files and reports progress."""
         return self.rank == 0
 
     def share(self, rows: Tensor, parts: int = 1) -> tuple[Tensor, ...]:
-        """This process's part of a global batch, in so many parts again."""
+        """This process's share of a global batch, itself in `parts` parts."""
         if len(rows) < self.size * parts:
             raise ConfigError(
                 f"a batch of {len(rows)} rows is too small for {parts} parts on {self.size} processes; raise "
@@ -56,7 +59,7 @@ class Team:
         return rows.tensor_split(self.size)[self.rank].tensor_split(parts)
 
     def wrap(self, module: nn.Module, some_unused: bool = False) -> nn.Module:
-        """The module, with its gradients averaged over the team; `some_unused` where layers are left out at random."""
+        """The module with gradients averaged over the team; `some_unused` if layers may be left out at random."""
         if self.size == 1:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=some_unused)
@@ -70,7 +73,7 @@ class Team:
         return sums.tolist()
 
     def told(self, scores: dict[str, float]) -> dict[str, float]:
-        """What the leading process has found, on all of them."""
+        """The leading process's scores, on all processes."""
         if self.size == 1:
             return scores
         box = [scores]
@@ -89,10 +92,10 @@ class Team:
 
 
 def local_device(name: str) -> str:
-    """`cuda` means this process's own one where torchrun has started several."""
+    """The device, where `cuda` means this process's own GPU if torchrun has started several processes."""
     return f"cuda:{os.environ['LOCAL_RANK']}" if name == "cuda" and "LOCAL_RANK" in os.environ else name
 
 
 def follows() -> bool:
-    """This process was started by torchrun and is not the first: it has nothing to say."""
+    """Whether torchrun started this process and it is not the first, so that it prints nothing."""
     return os.environ.get("RANK", "0") != "0"

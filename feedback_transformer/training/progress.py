@@ -1,4 +1,4 @@
-"""How far a run is, and what a person sees of it: a live line in a terminal, plain lines elsewhere."""
+"""A run's progress, and how it is shown: a live line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show_score(name: str, value: float) -> str:
 
 @dataclass
 class Progress:
-    """The numbers that a resumed run goes on from."""
+    """The numbers that a resumed run continues from."""
 
     step: int = 0
     tokens: int = 0
@@ -37,8 +37,8 @@ class Progress:
     best: float | None = None
     best_step: int = 0
     evaluations_since_best: int = 0
-    main_steps: int | None = None  # where the main stage ended early, to be fine-tuned from
-    commits: list[str | None] = field(default_factory=list)  # of the code that it ran on
+    main_steps: int | None = None  # where training ended early and fine-tuning began
+    commits: list[str | None] = field(default_factory=list)  # of the code it was run with
     curve: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -74,7 +74,7 @@ Reporter = Callable[[Update], None]
 
 @contextmanager
 def terminal_reporter(title: str, quiet: bool = False) -> Iterator[Reporter]:
-    """A reporter that fits where the output goes."""
+    """A reporter that suits the output: live in a terminal, else plain lines."""
     console = Console(stderr=True)
     if quiet:
         yield lambda update: None

@@ -1,4 +1,4 @@
-"""The record of a run: one small JSON file that holds what was done, on what, at what cost, and what came out."""
+"""The record of a run: one small JSON file with what was run, where, at what cost, and with what result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from feedback_transformer.config import ConfigError
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Hardware and versions, so that a number can be placed."""
+    """Hardware and versions, to put numbers into context."""
     import feedback_transformer
 
     return {
@@ -39,7 +39,7 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is no record ({error}); fetch it again, or remove it") from None
+        raise ConfigError(f"{path} is not a record ({error}); fetch it again, or remove it") from None
 
 
 def signature_of(task: Any) -> dict[str, str]:
@@ -48,7 +48,7 @@ def signature_of(task: Any) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of this code, `+` when files have changed since; none outside a checkout."""
+    """The commit of this code, with `+` if files have changed since; None outside a checkout."""
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
@@ -62,7 +62,7 @@ def commit() -> str | None:
 
 
 def processor() -> str:
-    """The CPU's name as the system tells it."""
+    """The CPU's name as the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -73,7 +73,7 @@ def processor() -> str:
 
 
 def command_line() -> str:
-    """The command that started this process, for whoever wants to run it again; where it wrote is left out."""
+    """The command that started this process, so that it can be repeated; without where it wrote to."""
     words = sys.argv[1:]
     if "--out" in words:
         at = words.index("--out")
@@ -82,7 +82,7 @@ def command_line() -> str:
 
 
 def without_place(text: str) -> str:
-    """A word of a command, an absolute path in it cut to its last part: places on a machine are not for a record.
+    """A word of a command with an absolute path cut to its last part: records hold no paths of a machine.
 
     >>> without_place("data=/home/ada/corpora/ptb-char"), without_place("steps=20")
     ('data=ptb-char', 'steps=20')

@@ -1,4 +1,4 @@
-"""A run: which task, which model, how it is trained, and the seed. All that a result depends on."""
+"""A run: task, model, training and seed. Everything that a result depends on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from feedback_transformer.tasks import TASKS, WORLDS, Task, make_task
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Three sections, `task`, `model` and `train`; a field is set by `section.field=value` or just `field=value`."""
+    """Three sections, `task`, `model` and `train`; set a field with `section.field=value` or just `field=value`."""
 
     task_name: str
     task: Task
@@ -36,7 +36,7 @@ class RunConfig:
         return {"task": self.task, "model": self.model, "train": self.train}
 
     def override(self, assignments: Mapping[str, str]) -> RunConfig:
-        """`{"num_layers": "4", "task.length": "50"}`; a name that no section has is answered by the nearest ones."""
+        """`{"num_layers": "4", "task.length": "50"}`; an unknown name raises an error that suggests the nearest."""
         sections = self.sections()
         chosen: dict[str, dict[str, str]] = {name: {} for name in sections}
         for name, value in assignments.items():
@@ -60,18 +60,18 @@ class RunConfig:
         raise ConfigError(f"there is no field {bare if dot else name!r}{nearest(bare if dot else name, known_names)}")
 
     def without_places(self) -> RunConfig:
-        """The run as a record may tell it: a corpus by its name, not by where it lies on this machine."""
+        """The run for a record: a corpus by its name, without its path on this machine."""
         data = getattr(self.task, "data", "")
         return self.override({"task.data": Path(data).name}) if Path(data).is_absolute() else self
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; `from_dict` gives it back."""
+        """As JSON can hold it; `from_dict` restores it."""
         sections = {name: to_dict(config) for name, config in self.sections().items()}
         return {"task_name": self.task_name, **sections, "seed": self.seed}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """What `to_dict` gave; anything else is a ConfigError."""
+        """Restore what `to_dict` returned; anything else is a ConfigError."""
         try:
             return cls._from_dict(values)
         except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""How a person stops a run without losing it."""
+"""Stopping a run without losing it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class StoppedError(RuntimeError):
-    """Somebody asked the run to stop; it has saved itself."""
+    """The run was asked to stop and has saved itself."""
 
 
 @contextmanager

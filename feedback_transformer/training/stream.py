@@ -13,16 +13,16 @@ from feedback_transformer.training.run import RunConfig
 
 
 class Stage(NamedTuple):
-    """A task of the curriculum, and the running accuracy at which it is left behind."""
+    """A task of the curriculum, and the running accuracy that ends it."""
 
     task: Any
-    gate: float = math.inf  # the last is never
+    gate: float = math.inf  # the last stage has no end
 
 
 def stages(task: Task, train: TrainConfig) -> list[Stage]:
     """The tasks of the curriculum, the task itself last.
 
-    A stage is written as `length=6` or `length=6,size=4`; with `gate=0.95` among them it has a gate of its own.
+    A stage is written as `length=6` or `length=6,size=4`; `gate=0.95` among them sets the stage's own gate.
     """
     return [*(_stage(task, train, text) for text in train.curriculum), Stage(task)]
 
@@ -38,20 +38,22 @@ def _stage(task: Task, train: TrainConfig, text: str) -> Stage:
     except ValueError:
         gate_passed_at = math.nan
     if not 0 <= gate_passed_at <= 1:
-        raise ConfigError(f"TrainConfig.curriculum has {text!r}, whose gate = {gate} must lie in 0 to 1")
+        raise ConfigError(f"TrainConfig.curriculum has {text!r}, whose gate = {gate} must be from 0 to 1")
     easier = override(task, fields)
     if _symbols(easier) != _symbols(task):
-        raise ConfigError(f"TrainConfig.curriculum has {text!r}, which changes the task's symbols; leave those be")
+        raise ConfigError(
+            f"TrainConfig.curriculum has {text!r}, which changes the task's symbols; leave out the fields that do"
+        )
     return Stage(easier, gate_passed_at)
 
 
 def _symbols(task: Task) -> tuple[Any, ...]:
-    """What a model's inputs and outputs stand for."""
+    """The meaning of a model's inputs and outputs."""
     return tuple(getattr(task, name, None) for name in ("input_size", "output_size", "inputs", "outputs"))
 
 
 class TrainingStream:
-    """Blocks [B, T] one after the other. Its position is three numbers, so that a run resumes in the middle."""
+    """Blocks [B, T] one after the other. Its position is three numbers, so that a run can resume anywhere."""
 
     def __init__(self, run: RunConfig) -> None:
         self.run = run
@@ -71,13 +73,13 @@ class TrainingStream:
         self.stage, self.passes, self.at = position["stage"], position["passes"], position["at"]
 
     def advance_stage(self) -> None:
-        """On to the next task of the curriculum, from the beginning of a pass."""
+        """Move to the next task of the curriculum, at the beginning of a pass."""
         self.stage, self.passes, self.at = self.stage + 1, self.passes + 1, 0
 
     def next_block(self, steps: int) -> tuple[Any, ...]:
-        """Tokens and labels [B, T] (sources before them, for pairs), and whether they begin a pass.
+        """Tokens and labels [B, T] (for pairs, sources come first), and whether they begin a pass.
 
-        At the beginning of a pass the memory begins anew too.
+        The memory is emptied at the beginning of a pass.
         """
         lanes = self._current_lanes()
         if self.at and self.at + min(steps, lanes.longest_block) > lanes.steps:

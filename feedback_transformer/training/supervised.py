@@ -1,15 +1,15 @@
-"""The supervised loop: one for every task, read from top to bottom.
+"""The supervised loop, the same for every task, to be read from top to bottom.
 
-A run lives in a folder:
+A run has a folder:
 
-    config.json          what it is
-    last.safetensors     where it stands: model, optimizer, memory, data position, random numbers
+    config.json          its configuration
+    last.safetensors     its current state: model, optimizer, memory, data position, random numbers
     best.safetensors     the same at the best evaluation so far
-    record.json          what it did and what came out
+    record.json          what was run and the results
     tensorboard/         curves, if TensorBoard is installed
 
-A run that was stopped, by Ctrl-C, by `kill -9` or by the power, goes on from last.safetensors and ends with the same
-numbers to the bit as one that was never stopped.
+A run that was stopped by Ctrl-C, `kill -9` or a power failure continues from last.safetensors, and its results are
+bit-for-bit those of a run that was never stopped.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from feedback_transformer.training.stopping import StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
 from feedback_transformer.training.tiny import tiny_is_zero
 
-RUNNING = 0.98  # how slowly the running accuracy forgets
-REPORT_SECONDS = 0.2  # between two reports to whoever watches
+RUNNING = 0.98  # decay of the running accuracy
+REPORT_SECONDS = 0.2  # between two progress reports
 
 
 class DivergedError(RuntimeError):
-    """The loss or its gradient is no longer a number."""
+    """The loss, its gradient or a weight is no longer a finite number."""
 
 
 def train(
@@ -58,7 +58,7 @@ def train(
     device: str = "cpu",
     command: str | None = None,
 ) -> dict[str, Any]:
-    """Train until the steps are done or patience ends; return the record, which is also in the folder."""
+    """Train until the steps are done or patience runs out; returns the record, which is also in the folder."""
     trainer = trainer_of(run)(run, folder, torch.device(device), command)
     trainer.begin(resume)
     with trainer.lock or nullcontext(), tiny_is_zero(), stop_request() as stopping:
@@ -73,7 +73,7 @@ def train(
 
 
 def trainer_of(run: RunConfig) -> type[Trainer]:
-    """A world to act in is learned by A2C, everything else from examples."""
+    """A2C for an environment, the supervised loop for everything else."""
     if isinstance(run.task, Environment):
         from feedback_transformer.training.a2c import ActorCritic  # needs gymnasium, slow to import
 
@@ -88,7 +88,7 @@ class Trainer:
 
     def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         self.run, self.folder, self.device = run, folder, device
-        self.command = command or command_line()  # for whoever wants to run it again
+        self.command = command or command_line()  # recorded, so that it can be repeated
         self.team = Team.join(device, 0 if isinstance(run.task, PairTask) else run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
@@ -98,7 +98,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, run.train)
         self.stream: Any = self.make_stream()
         self.fingerprints = run.task.fingerprints()
-        self.memories: list[Any] = [None] * run.train.accumulate  # one a part of the batch
+        self.memories: list[Any] = [None] * run.train.accumulate  # one per part of the batch
         self.progress = Progress()
         self.losses: list[float] = []  # since the last evaluation
         self.scores: dict[str, float] = {}
@@ -110,16 +110,16 @@ class Trainer:
         self.saved = self.reported = self.clock
 
     def make_stream(self) -> Any:
-        """Where the data comes from."""
+        """The source of the training data."""
         return TrainingStream(self.run)
 
     # ---------------------------------------------------------------- begin, save, go on, end
 
     def begin(self, resume: bool) -> None:
-        """A new folder, or the run that is in it."""
+        """Start in a new folder, or resume the run in it."""
         last = self.folder / "last.safetensors"
         if last.exists() and not resume:
-            raise ConfigError(f"{self.folder} already holds a run; go on with --resume, or choose another --out")
+            raise ConfigError(f"{self.folder} already holds a run; continue it with --resume, or choose another --out")
         if self.team.leads:
             self.lock = checkpoint.lock_folder(self.folder)
         if last.exists():
@@ -132,7 +132,7 @@ class Trainer:
         self.speed_from = (time.monotonic(), self.progress.tokens)
 
     def save(self, name: str) -> None:
-        """All that the run needs to go on from here."""
+        """Write everything the run needs to continue from here."""
         self._read_clocks()
         self._refuse_nonsense(*(float(parameter.detach().sum()) for parameter in self.model.parameters()))
         own = self._memory_tensors() | checkpoint.with_prefix("random", checkpoint.random_tensors(self.device))
@@ -166,11 +166,13 @@ class Trainer:
                 self.memories[part] = self.model.state_from_tensors(memory).to(self.device)
 
     def restore(self, path: Path) -> None:
-        """Exactly where the checkpoint was written."""
+        """Restore the exact state in which the checkpoint was written."""
         tensors, meta = checkpoint.load(path)
         check_same_run(self.run, meta, path)
         if meta["processes"] != self.team.size:
-            raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
+            raise ConfigError(
+                f"{path} is of a run with {meta['processes']} processes, not {self.team.size}; use as many"
+            )
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
         self.stream.seek(meta["stream"])
@@ -181,7 +183,7 @@ class Trainer:
         checkpoint.load_random(checkpoint.without_prefix("random", own), self.device)
 
     def save_now_and_then(self, stopping: bool) -> bool:
-        """Save when it is time, or when any process of the team is asked to stop; whether that is so."""
+        """Save when it is due, or when any process is asked to stop; returns whether one is."""
         due = self.team.leads and time.monotonic() - self.saved >= self.run.train.checkpoint_seconds
         stops, saves = self.team.total(self.device, stopping, due or stopping)
         if saves:
@@ -189,7 +191,7 @@ class Trainer:
         return stops > 0
 
     def finish(self) -> dict[str, Any]:
-        """The test set, once, with the best weights."""
+        """Score the best weights on the test set, once."""
         tensors, meta = checkpoint.load(self.folder / "best.safetensors")
         if (step := meta["progress"]["step"]) != (best := self.progress.best_step):
             raise ConfigError(f"best.safetensors in {self.folder} is of step {step}, not of {best}; train it again")
@@ -203,7 +205,7 @@ class Trainer:
 
     @property
     def main_steps(self) -> int:
-        """The updates before fine-tuning: as many as were asked for, or until patience ended."""
+        """The updates before fine-tuning: as many as configured, or until patience ran out."""
         ended = self.progress.main_steps
         return self.run.train.steps if ended is None else ended
 
@@ -218,7 +220,7 @@ class Trainer:
     # ---------------------------------------------------------------- one update
 
     def update(self) -> None:
-        """One block: forward, backward, clip, Adam. The memory goes on to the next block as plain numbers."""
+        """One block: forward, backward, clip, Adam. The memory is carried to the next block without gradients."""
         *rows, begins = self.stream.next_block(bptt_at(self.progress.step, self.run.train))
         self.optimizer.zero_grad(set_to_none=True)
         loss, right, asked = self._forward_backward(rows, begins)
@@ -226,7 +228,7 @@ class Trainer:
         self._count(rows[-1].numel(), loss, right / asked if asked else None)
 
     def _descend(self, loss: float) -> None:
-        """Clip, Adam: the gradients are there."""
+        """Clip the gradients and take a step of the optimizer."""
         train, step = self.run.train, self.progress.step
         norm = clip_grad_norm_(self.model.parameters(), train.gradient_clip or math.inf)
         self._refuse_nonsense(loss, norm.item())
@@ -237,7 +239,7 @@ class Trainer:
             span.clamp_()
 
     def _count(self, tokens: int, loss: float, accuracy: float | None) -> None:
-        """An update is done; `accuracy` is None where nothing was asked."""
+        """Count an update; `accuracy` is None if no position had a label."""
         self.progress.step += 1
         self.progress.tokens += tokens
         self.losses.append(loss)
@@ -247,7 +249,7 @@ class Trainer:
         self._advance_curriculum()
 
     def _forward_backward(self, rows: list[Tensor], begins: bool) -> tuple[float, int, int]:
-        """Gradients of the mean loss over all labels (the last rows); the loss, how many right, how many asked."""
+        """Compute gradients of the mean loss over all labels; returns the loss, and how many were right and asked."""
         team, labels, total, right = self.team, rows[-1], 0.0, 0
         asked = int((labels != NO_LABEL).sum())
         parts = max(1, min(self.run.train.accumulate, len(labels) // team.size))  # a batch of long pairs has few rows
@@ -270,7 +272,7 @@ class Trainer:
         return self.run.train.span_loss * sum((span.penalty() for span in self.model.spans()), torch.zeros(()))
 
     def _refuse_nonsense(self, *numbers: float) -> None:
-        """Neither the loss nor the gradient nor a weight may cease to be a number; nothing such is ever saved."""
+        """Raise an error if the loss, the gradient or a weight is not finite, so that it is never saved."""
         if all(map(math.isfinite, numbers)):
             return
         there = (self.folder / "last.safetensors").exists()
@@ -281,7 +283,7 @@ class Trainer:
         )
 
     def _advance_curriculum(self) -> None:
-        """On when the gate is passed, or when this stage's share of the steps is used up."""
+        """Move on when the gate is passed or this stage's share of the steps is used up."""
         train, stream = self.run.train, self.stream
         if stream.last_stage:
             return
@@ -294,7 +296,7 @@ class Trainer:
     # ---------------------------------------------------------------- looking at it
 
     def evaluate(self) -> None:
-        """Scores on the validation set, a point of the curve, checkpoints and the record."""
+        """Score on the validation set, add a point to the curve, write checkpoints and the record."""
         self.scores = self.score(self.validation)
         self.model.train()
         progress, value = self.progress, self.scores[self.run.task.metric]
@@ -325,19 +327,19 @@ class Trainer:
             self.save("best")
         if (count := self.run.train.keep_checkpoints) and self.team.leads:
             keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
-        self.save("last")  # after the others: a run that is killed in between comes by here again
+        self.save("last")  # after the others: a run killed in between repeats this evaluation
         self.write_record(finished=False)
 
     def score(self, data: Any) -> dict[str, float]:
-        """The scores that the leading process finds: what is decided by them is decided alike by all."""
+        """The leading process's scores, so that all processes make the same decisions."""
         return self.team.told(score(self.model, self.run, data, self.device) if self.team.leads else {})
 
     def curve_extras(self) -> dict[str, float]:
-        """What else a point of the curve tells."""
+        """Further values for a point of the curve."""
         return {}
 
     def report(self, reporter: Reporter) -> None:
-        """Tell whoever watches, but not more often than one can see."""
+        """Report progress, at most every REPORT_SECONDS."""
         now, progress = time.monotonic(), self.progress
         if now - self.reported < REPORT_SECONDS and not self.done:
             return
@@ -394,6 +396,6 @@ class Trainer:
 
 @torch.no_grad()
 def score(model: nn.Module, run: RunConfig, data: Any, device: torch.device) -> dict[str, float]:
-    """The task's scores of a model that is not learning."""
+    """The task's scores of a model in evaluation mode."""
     model.eval()
     return run.task.score(model, data, device)

@@ -1,4 +1,4 @@
-"""Numbers too small to be normal, which some processors compute with a hundred times slower."""
+"""Subnormal numbers, with which some processors compute a hundred times slower."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def tiny_is_zero() -> Iterator[None]:
-    """This thread takes floats below 1.2e-38 for zero meanwhile, as GPUs and the native engine do.
+    """Within this context the thread treats floats below 1.2e-38 as zero, as GPUs and the native engine do.
 
-    Attention that falls off with distance makes many of them: exp(-90) already is one.
+    Attention that falls off with distance produces many of them: exp(-90) already is one.
 
     >>> with tiny_is_zero():
     ...     (torch.tensor(1e-30) * 1e-10).item()

@@ -97,7 +97,7 @@ def test_the_spans_of_a_benchmark_are_measured_shown_and_drawn(tmp_path: Path) -
     assert "| one head 256, the others 64 | " in span_table(record)
     assert out.with_suffix(".png").stat().st_size > 1000
     assert bench("--spans", "--from-record", str(out.with_suffix(".json"))) == 0
-    with pytest.raises(ConfigError, match=r"span.json has no .* of another kind; say which \(--language, "):
+    with pytest.raises(ConfigError, match=r"span.json has no .* of another kind; choose its option \(--language, "):
         bench("--from-record", str(out.with_suffix(".json")))
 
 
@@ -112,7 +112,7 @@ def test_a_shape_with_spans_makes_a_model_that_sees_as_far() -> None:
 def test_unknown_names_are_errors() -> None:
     with pytest.raises(ValueError, match="no contender is called turbo"):
         bench("--contenders", "turbo")
-    with pytest.raises(ValueError, match="no shape is called like B1000"):
+    with pytest.raises(ValueError, match="no shape has B1000 in its name"):
         bench("--shapes", "B1000")
 
 

@@ -130,7 +130,7 @@ def test_a_mistake_is_a_sentence(trained: Path, tmp_path: Path, capsys: pytest.C
         ("translate", str(trained), "--input", str(empty), "--output", str(empty)): "is also the input",
         ("translate", str(trained), "--top-k", "3"): "--top-k and --top-p are for drawing; give --temperature too",
         ("evaluate", str(trained), "--episodes", "3"): "for fewer pairs set test_pairs=N",
-        ("score", str(empty), str(empty)): "has no lines; there is nothing to score",
+        ("score", str(empty), str(empty)): "is empty; give a file with one text per line",
         ("train", "pairs"): "Translation.data is not set",
         ("train", "pairs", "data=nowhere"): "nowhere holds no prepared pairs",
         ("train", "multi30k", "--preset", "paper"): "the paper has no experiment on multi30k",

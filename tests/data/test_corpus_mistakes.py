@@ -125,7 +125,7 @@ def test_a_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
     for name, content, sentence in [
         ("train.npy", whole["train.npy"][:-1], "train.npy is truncated or damaged"),
         ("train.npy", whole["train.npy"][:50], "train.npy is truncated or damaged"),
-        ("train.npy", short_array, "tells of 23 tokens"),
+        ("train.npy", short_array, "says 23 tokens"),
         ("test.npy", None, "there is no .*test.npy"),
         ("corpus.json", None, "holds no prepared corpus"),
         ("corpus.json", b"{", "corpus.json is damaged"),
@@ -136,7 +136,7 @@ def test_a_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
             "has format 2 and this version reads format 1",
         ),
         ("corpus.json", b'{"format": 1}', "corpus.json is damaged"),
-        ("vocabulary.json", b'{"format": 1, "kind": "bytes"}', "256 tokens and corpus.json tells of"),
+        ("vocabulary.json", b'{"format": 1, "kind": "bytes"}', "256 tokens but corpus.json says"),
     ]:
         for file_name, original in whole.items():
             (out / file_name).write_bytes(original)

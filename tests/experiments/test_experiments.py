@@ -50,7 +50,7 @@ def test_an_experiment_without_its_data_is_left_out_with_one_sentence(
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "iwslt", "--scale", "smoke"]) == 1
     said = capsys.readouterr().err
-    assert said.count("is left out") == 1
+    assert said.count("is skipped") == 1
     assert EXPERIMENTS["iwslt"].prepare_command in said
     assert not (tmp_path / "runs").exists()
 
@@ -164,7 +164,7 @@ def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: p
     assert len(lines) == 3
     assert all(len(line.attrib["points"].split()) == 2 for line in lines), "a point an evaluation"
     assert main(arguments) == 0
-    assert "Every run has its record" in capfd.readouterr().out
+    assert "Every run has a record" in capfd.readouterr().out
     path = home / "results" / "smoke" / "ptb-char" / "lstm-seed-0.json"
     record = json.loads(path.read_text())
     record["run"]["train"]["steps"] += 1

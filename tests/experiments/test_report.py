@@ -112,7 +112,7 @@ def test_worlds_are_told_in_frames_beside_the_oracle_and_chance(tmp_path: Path) 
 
 def test_the_tables_never_overwrite_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.md")]) == 2
-    assert "name the page, as report.html" in capsys.readouterr().err
+    assert "name the page itself, for example report.html" in capsys.readouterr().err
 
 
 def test_an_axis_of_doublings_has_equal_steps() -> None:
@@ -131,7 +131,7 @@ def test_a_truncated_record_is_a_sentence(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "ptb-char").mkdir()
     (tmp_path / "ptb-char" / "feedback-seed-0.json").write_text('{"run"')
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
-    assert "feedback-seed-0.json is no record" in capsys.readouterr().err
+    assert "feedback-seed-0.json is not a record" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5), (0.06, 0.876)])

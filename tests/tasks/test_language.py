@@ -94,7 +94,7 @@ def test_a_corpus_is_learned_evaluated_and_continued(
     assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
     assert '"bits": 0.0' in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "run"), "--seed", "3"]) == 2
-    assert "are for tasks that are drawn" in capsys.readouterr().err
+    assert "are for tasks with random episodes" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "run"), "valid_tokens=5"]) == 2
     assert "valid_tokens changes nothing" in capsys.readouterr().err
     generate = ["generate", str(tmp_path / "run"), "--prompt", "abcab", "--max-tokens", "10", "--temperature", "0"]
@@ -139,7 +139,7 @@ def test_a_language_model_without_a_corpus_is_a_sentence(capsys: pytest.CaptureF
     toy = tmp_path / "toy"
     assert main(["train", "random-walk", "--preset", "smoke", "--out", str(toy), "--quiet"]) == 0
     assert main(["generate", str(toy)]) == 2
-    assert "has no text to write" in capsys.readouterr().err
+    assert "has no text to generate" in capsys.readouterr().err
 
 
 def test_perplexity_of_a_uniform_model_is_the_vocabulary(folder: Path) -> None:
@@ -155,4 +155,4 @@ def test_a_corpus_of_another_name_is_noted(folder: Path, tmp_path: Path, capsys:
     assert main(["train", "text", *run, str(tmp_path / "text")]) == 0
     assert "note" not in capsys.readouterr().err
     assert main(["train", "enwik8", *run, str(tmp_path / "bytes")]) == 0
-    assert "note: this corpus is 'text', so that scores on it are none on enwik8" in capsys.readouterr().err
+    assert "note: this corpus is 'text'; scores on it are not scores on enwik8" in capsys.readouterr().err

@@ -279,7 +279,7 @@ def test_a_paper_preset_can_be_built_and_stepped(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["train", "maze", "size=4"], "Maze.size = 4 must be odd"),
-        (["train", "corridor", "discount=2"], "ActConfig.discount = 2.0 must lie in 0.0 to 1.0"),
+        (["train", "corridor", "discount=2"], "ActConfig.discount = 2.0 must be from 0.0 to 1.0"),
         (["train", "corridor", "optimizer=sgd"], "ActConfig.optimizer = 'sgd' is not known; choose one of adam"),
         (["train", "corridor", "accumulate=2"], "ActConfig.accumulate = 2 must be 1 for A2C"),
         (["train", "coridor"], "no task 'coridor'; did you mean 'corridor'"),
@@ -308,7 +308,7 @@ def test_the_command_trains_evaluates_and_tells_the_bounds(capsys: pytest.Captur
 def test_dropout_is_refused(tmp_path: Path) -> None:
     """Other masks at the replay would be another policy than the one that acted."""
     run = preset("corridor", "smoke").override({"dropout": "0.1"})
-    with pytest.raises(ConfigError, match=r"ModelConfig.dropout = 0.1 does not go with A2C"):
+    with pytest.raises(ConfigError, match=r"ModelConfig.dropout = 0.1 does not work with A2C"):
         ActorCritic(run, tmp_path, torch.device("cpu"))
 
 
@@ -363,7 +363,7 @@ def test_watch_prints_an_episode(trained: Path, capsys: pytest.CaptureFixture[st
     [
         (["--out", "film.avi"], "--out = film.avi must end in .gif or .mp4"),
         (["--speed", "0"], "--speed = 0.0 must be more than 0"),
-        (["turns=false"], "sees and does other things"),
+        (["turns=false"], "has other observations or actions"),
         (["sise=7"], "did you mean 'size'"),
     ],
 )
@@ -388,10 +388,10 @@ def test_an_mp4_without_ffmpeg_is_a_sentence(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert main(["watch", str(trained), "--out", str(tmp_path / "film.mp4"), "--steps", "1"]) == 2
-    assert "needs the program ffmpeg, which is not here; choose a .gif" in capsys.readouterr().err
+    assert "needs the program ffmpeg, which is not installed; choose a .gif" in capsys.readouterr().err
 
 
 def test_what_is_no_world_cannot_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "random-walk", "--preset", "smoke", "--quiet", "steps=1", "--out", str(tmp_path / "r")]) == 0
     assert main(["watch", str(tmp_path / "r")]) == 2
-    assert "random-walk, which is no world to act in" in capsys.readouterr().err
+    assert "random-walk, which is not a world to act in" in capsys.readouterr().err

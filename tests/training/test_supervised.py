@@ -191,7 +191,7 @@ def test_a_stage_that_is_no_override_names_the_curriculum(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("gate", ["1.5", "soon", "nan"])
 def test_a_gate_that_no_accuracy_can_pass_is_a_sentence(gate: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"gate = {gate} must lie in 0 to 1"):
+    with pytest.raises(ConfigError, match=f"gate = {gate} must be from 0 to 1"):
         Trainer(small_run(curriculum=f"length=2,gate={gate}"), tmp_path / "run", CPU)
 
 
@@ -293,7 +293,7 @@ def test_the_record_holds_what_a_result_depends_on(tmp_path: Path) -> None:
 def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path: Path) -> None:
     train(small_run(), tmp_path / "run")
     before = (tmp_path / "run" / "last.safetensors").read_bytes()
-    with pytest.raises(ConfigError, match="already holds a run; go on with --resume"):
+    with pytest.raises(ConfigError, match="already holds a run; continue it with --resume"):
         train(small_run(steps=30), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"is of another run: train.steps is 20, not 30"):
         train(small_run(steps=30), tmp_path / "run", resume=True)
