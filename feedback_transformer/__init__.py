@@ -1,10 +1,10 @@
-"""The Feedback Transformer (Fan et al., arXiv 2002.09402): models that read their own past, and what they need.
+"""The Feedback Transformer (Fan et al., arXiv 2002.09402), with Transformer and LSTM baselines.
 
 from feedback_transformer import LanguageModel, ModelConfig
 
 model = LanguageModel(ModelConfig(num_layers=4, model_dim=256, num_heads=4), vocab_size=256)
 logits, state = model(tokens)          # a block of steps
-logits, state = model.step(token, state)   # one step more, at constant cost
+logits, state = model.step(token, state)   # one more step, at constant cost
 """
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig

@@ -1,7 +1,7 @@
-"""Named configurations: the paper's hyperparameters to the letter, and reduced ones for a laptop and for the tests.
+"""Named configurations: the paper's exact hyperparameters, and reduced ones for a laptop and for the tests.
 
 smoke     seconds: does everything run?
-laptop    minutes on one core: reduced, and says so
+laptop    minutes on one core, reduced
 paper     the published hyperparameters (Table "Hyperparameters for language modeling experiments")
 """
 
@@ -23,10 +23,10 @@ from feedback_transformer.tasks.settings import (
 from feedback_transformer.training.run import RunConfig
 
 SCALES = {
-    "smoke": "seconds; checks that everything runs, learns nothing",
+    "smoke": "takes seconds; checks that everything runs, learns nothing",
     "laptop": "reduced: minutes to an hour on one core",
     "paper": "the published hyperparameters",
-    "paper-small": "the same, of the smaller model (wikitext-103 only)",
+    "paper-small": "the same for the paper's smaller model (wikitext-103 only)",
 }
 
 SMALLER = {("wikitext-103", "paper"): "paper-small"}  # the presets that there are two of
@@ -166,12 +166,12 @@ PAPER_TRAIN |= {
     "iwslt14-deen": replace(PAPER_PAIR_TRAIN, batch_tokens=4_096),
 }
 
-# What a model must be able to look back on: a whole string and its answer.
+# The window must hold a whole string and its answer.
 PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
 
 LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {**LAPTOP_TOYS, **LAPTOP_STATES}
 
-# Reduced language models: minutes on one core, less than a pass over the corpus, so without dropout.
+# Reduced language models: minutes on one core and less than one pass over the corpus, so no dropout.
 LAPTOP_LANGUAGE_MODEL = ModelConfig(num_layers=4, model_dim=96, num_heads=4, memory_size=64, shared_kv=False)
 LAPTOP_LANGUAGE_TRAIN = TrainConfig(
     steps=1_500,
@@ -216,7 +216,7 @@ LAPTOP_PAIR_TRAIN = TrainConfig(
 )
 for name in PAIRS:
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, LAPTOP_PAIR_TRAIN)
-# For pairs as `prepare` of the experiments makes them: a vocabulary of 32,000 would cost more than all layers.
+# For pairs prepared as in the experiments: a vocabulary of 32,000 would cost more than all layers.
 LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_536))
 for name, steps in (("iwslt14-deen", 3_000), ("wmt14-ende", 4_000)):
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=steps, eval_every=500))
@@ -252,7 +252,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
 
 
 def configured(task_name: str, scale: str, seed: int, fields: dict[str, str]) -> RunConfig:
-    """The preset of the core that is named among the fields, with these fields changed."""
+    """The preset for the core named in the fields, with these fields changed."""
     return preset(task_name, scale, fields.get("core", "feedback"), seed).override(fields)
 
 

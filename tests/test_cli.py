@@ -188,7 +188,9 @@ def test_a_finished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], t
     before = (trained / "last.safetensors").read_bytes()
     assert "already holds a run" in complaint(capsys, *SMOKE, "--out", str(trained))
     assert "model.num_layers is 2, not 3" in complaint(capsys, "train", "--resume", str(trained), "num_layers=3")
-    assert "is a run of random-walk, not of copy" in complaint(capsys, "train", "copy", "--resume", str(trained))
+    assert "is a run of random-walk, not copy; leave out the task" in complaint(
+        capsys, "train", "copy", "--resume", str(trained)
+    )
     assert (trained / "last.safetensors").read_bytes() == before
 
 

@@ -126,7 +126,7 @@ def load_translation(path: Path, device: str, data: str | None) -> tuple[RunConf
     run, model = load_run(path, device, data)
     if not isinstance(run.task, Translation):
         raise ConfigError(
-            f"{path} was trained on {run.task_name}, which has no text to translate; choose a model trained on pairs"
+            f"{path} was trained on {run.task_name}, which has no text to translate; choose one trained on text pairs"
         )
     return run, run.task, model
 

@@ -1,7 +1,7 @@
-"""Writing: one token after the other, all on `step`.
+"""Decoding, one token after the other, with `step`.
 
-sampling.py    a text without end, each token drawn from what the model expects
-beam.py        a target that ends, for a source: greedy, sampled, or the best of several beams
+sampling.py    endless text, each token sampled from the model's distribution
+beam.py        a target that ends, for a source: greedy, sampled, or by beam search
 """
 
 from feedback_transformer.decoding.beam import Hypothesis, Search, beam_search, sample

@@ -1,10 +1,10 @@
-"""Targets for sources, many at a time: beam search (one beam is greedy) and sampling, on `step` and `reorder`.
+"""Targets for sources, many at a time: beam search (one beam is greedy) and sampling, with `step` and `reorder`.
 
     hypotheses = beam_search(model.read(source), limits, Search(beam=5, length_penalty=0.6))
     hypotheses[0][0].tokens                                  # the best target of the first source
 
-A hypothesis is finished when its end is among the `beam` best continuations of its sentence, and a sentence when it
-has `beam` finished ones or nothing is left to go on with. The score that ranks them is
+A hypothesis is finished when its end is among the `beam` best continuations of its sentence. A sentence is finished
+when it has `beam` finished hypotheses or none left to continue. The score that ranks them is
 
     log p(target, end) / (tokens + 1) ^ length_penalty
 """
@@ -25,7 +25,7 @@ NEVER = float("-inf")
 
 
 class Stepper(Protocol):
-    """What is searched: logits of the next token, and sources whose rows can be chosen."""
+    """What the search needs: logits of the next token, and sources whose rows can be reordered."""
 
     def step(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]: ...
 
@@ -33,7 +33,7 @@ class Stepper(Protocol):
 
 
 class Hypothesis(NamedTuple):
-    """A target that has ended; the end is not among its tokens but counts in its score."""
+    """A finished target; the end is not among its tokens but counts in its score."""
 
     tokens: list[int]
     score: float
@@ -41,12 +41,12 @@ class Hypothesis(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for."""
+    """The settings of a search."""
 
-    beam: int = 5  # hypotheses followed side by side; 1 is greedy
+    beam: int = 5  # hypotheses kept in parallel; 1 is greedy
     length_penalty: float = 1.0  # 0 favours short targets, 1 ranks by the mean over tokens, more favours long ones
-    block_ngrams: int = 0  # no sequence of so many tokens comes twice; 0: anything may
-    min_length: int = 0  # tokens of the shortest target
+    block_ngrams: int = 0  # no sequence of this many tokens is repeated; 0 allows repeats
+    min_length: int = 0  # tokens in the shortest target
     length_ratio: float = 1.0  # a target ends after length_ratio * source + extra_length tokens at the latest
     extra_length: int = 50
 
@@ -64,7 +64,7 @@ class Search:
 
 @torch.no_grad()
 def beam_search(stepper: Stepper, limits: Tensor, search: Search) -> list[list[Hypothesis]]:
-    """For each of B sources its finished hypotheses, the best first; limits [B] are their longest targets."""
+    """The finished hypotheses of each of B sources, the best first; limits [B] are the longest target lengths."""
     found: list[list[Hypothesis]] = [[] for _ in limits]
     alive = torch.arange(len(limits), device=limits.device)  # the sentences that are not done
     totals = torch.zeros(len(limits), 1, device=limits.device)  # [sentences, beams], log-probabilities
@@ -95,7 +95,7 @@ def beam_search(stepper: Stepper, limits: Tensor, search: Search) -> list[list[H
 
 def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """totals [n, beams], scores [n * beams, V] -> log-probability, beam and token of the best [n, count]"""
-    each, tokens = scores.topk(min(count, scores.shape[1]), dim=1)  # the best of every beam; no other can be among all
+    each, tokens = scores.topk(min(count, scores.shape[1]), dim=1)  # the best overall are among the best of each beam
     every = (totals.flatten()[:, None] + each).view(len(totals), -1)
     best, index = every.topk(min(count, every.shape[1]), dim=1)
     return best, index // each.shape[1], tokens.view(len(totals), -1).gather(1, index)
@@ -105,7 +105,7 @@ def _best_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Ten
 def sample(
     stepper: Stepper, limits: Tensor, search: Search, sampling: Sampling, generator: torch.Generator | None = None
 ) -> list[Hypothesis]:
-    """One target for each of B sources, drawn token by token; their scores are log-probabilities."""
+    """One target for each of B sources, sampled token by token; their scores are log-probabilities."""
     tokens = torch.full((len(limits), 1), BEGIN, device=limits.device)
     ended = torch.zeros(len(limits), dtype=torch.bool, device=limits.device)
     totals, state = torch.zeros(len(limits), device=limits.device), None
@@ -120,9 +120,9 @@ def sample(
 
 
 def constrain(scores: Tensor, written: Tensor, limits: Tensor, search: Search) -> Tensor:
-    """scores [R, V] after written [R, n]: minus infinity for what may not come next; something always may.
+    """scores [R, V] after written [R, n]: set to minus infinity for what may not come next; something always may.
 
-    In place, and only where there is something to change: a vocabulary is large.
+    In place, and only where something changes, because vocabularies are large.
     """
     scores[:, [PAD, BEGIN]] = NEVER
     end = scores[:, END].clone()
@@ -138,7 +138,7 @@ def constrain(scores: Tensor, written: Tensor, limits: Tensor, search: Search) -
 
 
 def _would_repeat(written: Tensor, size: int) -> Tensor:
-    """Tokens that would complete a sequence of `size` that was written before, PAD where there is none: [R, n]"""
+    """Tokens [R, n] that would repeat a sequence of `size` tokens written before, PAD where there is none."""
     ngrams = written.unfold(1, size, 1)  # [R, n - size + 1, size]
     begun = written[:, written.shape[1] - size + 1 :]
     same = (ngrams[..., :-1] == begun[:, None]).all(dim=-1)

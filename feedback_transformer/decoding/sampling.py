@@ -1,8 +1,8 @@
-"""Writing: one token after the other, each chosen from what the model expects, all on `step`.
+"""Generation, one token after the other, each chosen from the model's distribution, with `step`.
 
     for token in generate(model, prompt, Sampling(temperature=0.8, top_k=40), generator=torch.Generator()): ...
 
-The state is as large after a million tokens as after `memory_size`, so there is no end to it.
+The state is no larger after a million tokens than after `memory_size`, so generation never has to end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 
-BLOCK = 128  # steps in which a prompt is read or a model scored; it changes nothing but the memory needed
-COLD = 1e-6  # below this temperature only the likeliest token has a chance
+BLOCK = 128  # steps per block when a prompt is read or a model scored; affects only the memory needed
+COLD = 1e-6  # below this temperature the likeliest token is always chosen
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Sampling:
     """How the next token is chosen."""
 
     temperature: float = 1.0  # 0: always the likeliest
-    top_k: int = 0  # only among the k likeliest; 0: among all
-    top_p: float = 1.0  # only among the likeliest that together have this probability
+    top_k: int = 0  # choose among the k likeliest; 0: among all
+    top_p: float = 1.0  # choose among the likeliest that together have this probability
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -44,7 +44,7 @@ class Sampling:
         return torch.multinomial(probabilities, 1, generator=generator).squeeze(1)
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Minus infinity for every token that top_k and top_p rule out."""
+        """The logits, minus infinity for every token that top_k and top_p exclude."""
         if 0 < self.top_k < logits.shape[-1]:
             least = logits.topk(self.top_k, dim=-1).values[..., -1:]
             logits = logits.masked_fill(logits < least, float("-inf"))
@@ -60,7 +60,7 @@ class Sampling:
 def generate(
     model: nn.Module, prompt: Tensor, sampling: Sampling, generator: torch.Generator | None = None
 ) -> Iterator[Tensor]:
-    """Tokens [B], one after the other and without end, that continue prompts [B, n]."""
+    """Tokens [B], one after the other and endlessly, that continue prompts [B, n]."""
     if not prompt.shape[1]:
         raise ConfigError("a prompt needs at least one token")
     logits, state = None, None
@@ -71,7 +71,7 @@ def generate(
     while True:
         token = sampling.choose(logits, generator)
         yield token
-        with torch.no_grad():  # the caller's own setting holds between two tokens
+        with torch.no_grad():  # the caller's setting applies between two tokens
             logits, state = model.step(token, state)  # type: ignore[operator]
 
 
@@ -79,7 +79,7 @@ CONTEXT = 32  # tokens before a new one that its text may depend on: a space bet
 
 
 def text_pieces(decode: Callable[[Sequence[int]], str], prompt: Sequence[int], tokens: Iterator[int]) -> Iterator[str]:
-    """The text of a prompt, then of each token as soon as it is a whole character, at a cost that does not grow."""
+    """The text of a prompt, then of each token as soon as characters are complete, at constant cost per token."""
     yield decode(prompt)
     shown, waiting = list(prompt[-CONTEXT:]), []
     for token in tokens:

@@ -1,4 +1,4 @@
-"""Walking down a corridor (paper, section 4.1.1): the colour is shown once, the door comes at the end."""
+"""Walking down a corridor (paper, section 4.1.1): the colour is shown once, the doors come at the end."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ WINDOW = 24  # cells of a long corridor that a picture shows
 
 @dataclass(frozen=True)
 class Corridor(Environment):
-    """A blue or a green object at the start, `length` steps of floor, then two doors: take the one of its colour.
+    """A blue or a green object at the start, `length` steps of floor, then two doors: take the one with its colour.
 
         sees      green object   floor     floor    doors
         does      forward        forward   forward  right    +1
 
     The blue door is on the left, the green one on the right. The object is seen at the first step only, whatever the
-    agent does, so waiting shows nothing. The right door is worth +1; the wrong one, and coming too late, cost 1. Turns
-    on the way, and walking on at the doors, only take time. The agent is not told what it did last: it could turn left
-    now and then for blue, right for green, and would need no more memory than to the last turn.
+    agent does, so waiting is no help. The correct door earns +1; the wrong one, or arriving too late, costs 1. Turning
+    on the way, or walking forward at the doors, only takes time. The agent is not told its last action: otherwise it
+    could turn left now and then for blue, right for green, and would only have to remember back to the last turn.
     """
 
     length: int = documented(30, "steps from the object to the doors")
-    episode_steps: int = documented(0, "when it is too late; 0 means 4 * length + 10")
+    episode_steps: int = documented(0, "steps after which it is too late; 0 means 4 * length + 10")
 
     actions = ("forward", "left", "right")
     tells_action = False
@@ -98,7 +98,8 @@ class CorridorWorld(World):
         return np.where(self.place == self.rules.length, LEFT + self.green, FORWARD)
 
     def scene(self, row: int) -> Scene:
-        """The corridor from left to right, its doors above and below the last cell; of a long one the part around."""
+        """The corridor from left to right, the doors above and below its last cell; of a long one only the part around
+        the agent."""
         length, place = self.rules.length, int(self.place[row])
         first = min(max(0, place - WINDOW // 2), max(0, length - WINDOW))
         shown = range(first, min(length, first + WINDOW) + 1)

@@ -1,4 +1,4 @@
-"""Gymnasium's conventions over our worlds: one copy as an `Env`, thousands as a `VectorEnv`. Importing registers them.
+"""The worlds as Gymnasium environments: one copy as an `Env`, thousands as a `VectorEnv`. Importing registers them.
 
     import gymnasium
     import feedback_transformer.environments.gym
@@ -6,9 +6,9 @@
     env = gymnasium.make("FeedbackTransformer/Corridor-v0", length=50, render_mode="ansi")
     envs = gymnasium.make_vec("FeedbackTransformer/Maze-v0", num_envs=1024)
 
-Copy i of `envs.reset(seed=s)` lives through the episodes of `env.reset(seed=s + i)`. An episode that ends is followed
-by the next one within the same step (`AutoresetMode.SAME_STEP`); `info["final_obs"]` has what was seen last, in the
-rows where `info["_final_obs"]` is true.
+Copy i of `envs.reset(seed=s)` has the same episodes as `env.reset(seed=s + i)`. An episode that ends is followed by the
+next one within the same step (`AutoresetMode.SAME_STEP`); `info["final_obs"]` has its last observation, in the rows
+where `info["_final_obs"]` is true.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SingleEnv(gymnasium.Env[Ints, np.int64]):
         self.seeded = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Ints, dict[str, Any]]:
-        """A new episode; with a seed the first one of that seed."""
+        """A new episode; with a seed, the first one of that seed."""
         super().reset(seed=seed)
         if seed is not None or not self.seeded:
             self.world.seed([seed if seed is not None else int(self.np_random.integers(2**62))])
@@ -124,7 +124,7 @@ class BatchedEnv(gymnasium.vector.VectorEnv[Ints, Ints, NDArray[Any]]):
         return self.world.observe(), {}
 
     def step(self, actions: Ints) -> tuple[Ints, Floats, Bools, Bools, dict[str, Any]]:
-        """One step of all; who has ended sees the first observation of its next episode."""
+        """One step of all copies; where an episode ended, the observation is the first of the next one."""
         rewards, terminated, truncated = self.world.act(np.asarray(actions, dtype=np.int64))
         ended = terminated | truncated
         info = {}
@@ -134,7 +134,7 @@ class BatchedEnv(gymnasium.vector.VectorEnv[Ints, Ints, NDArray[Any]]):
         return self.world.observe(), rewards, terminated, truncated, info
 
     def render(self) -> tuple[Frame, ...] | None:
-        """One frame a copy."""
+        """One frame per copy."""
         if self.render_mode is None:
             return None
         draw = as_text if self.render_mode == "ansi" else as_pixels

@@ -26,24 +26,24 @@ FREE, WALL, OBJECT = range(3)  # what a cell shows; object k is OBJECT + k
 
 @dataclass(frozen=True)
 class Maze(Environment):
-    """Coloured objects in a random maze; one colour is asked for, reaching it is worth +1, then another one is.
+    """Coloured objects in a random maze. One colour is the goal; reaching it earns +1, then another one is the goal.
 
     Mazes are drawn by Kruskal's algorithm over the rooms in every other row and column; then each dead end is opened by
-    taking away one of the blocks around it. The agent sees the 3 x 3 cells around it and the colour that is asked for.
-    With turns it has a heading, sees the maze as it stands in it, and can go forward, turn left and turn right; without
-    (maze easy) it goes up, right, down and left. An episode is 200 steps in one maze.
+    removing one of the blocks around it. The agent sees the 3 x 3 cells around it and the goal's colour. With turns it
+    has a heading, its view is turned with it, and it can go forward, turn left and turn right; without (maze easy) it
+    goes up, right, down and left. An episode is 200 steps in one maze.
     """
 
-    size: int = documented(9, "cells on a side, odd: rooms in every other row and column")
+    size: int = documented(9, "cells per side, odd: rooms are in every other row and column")
     num_objects: int = documented(8, "coloured objects, at least 2")
     turns: bool = documented(True, "forward, left, right, with a heading; or four moves without one")
-    episode_steps: int = documented(200, "steps of an episode")
+    episode_steps: int = documented(200, "steps in an episode")
 
     def __post_init__(self) -> None:
         check_types(self)
         check_fields(self, size=3, num_objects=2, episode_steps=1)
         if self.size % 2 == 0:
-            raise ConfigError(f"Maze.size = {self.size} must be odd, with rooms in every other row and column")
+            raise ConfigError(f"Maze.size = {self.size} must be odd, because rooms are in every other row and column")
         rooms = ((self.size + 1) // 2) ** 2
         most = min(len(COLOURS), 2 * rooms - 2)
         if self.num_objects > most:
@@ -62,7 +62,7 @@ class Maze(Environment):
 
 
 class MazeWorld(World):
-    """Copies of a maze, each another one."""
+    """Copies of the environment, each with its own maze."""
 
     def __init__(self, rules: Maze, copies: int) -> None:
         super().__init__(copies)
@@ -98,7 +98,7 @@ class MazeWorld(World):
         reached = self.grid.cell[self.place] == self.objects[copies, self.target]
         if reached.any():
             rows = reached.nonzero()[0]
-            further = 1 + self.draw_below(rows, self.rules.num_objects - 1)  # any but the one that is reached
+            further = 1 + self.draw_below(rows, self.rules.num_objects - 1)  # any but the one just reached
             self.target[rows] = (self.target[rows] + further) % self.rules.num_objects
         late = self.clock >= self.rules.limit
         return reached.astype(np.float64), np.zeros_like(late), late

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from feedback_transformer.environments.world import Colour, Scene
 
-CELL, FINER = 28, 3  # pixels of a cell; drawn finer and then made smaller, for smooth edges
+CELL, FINER = 28, 3  # pixels per cell; drawn larger and then scaled down, for smooth edges
 WALL, FLOOR, SEEN, INK = (70, 74, 82), (244, 243, 239), (255, 236, 179), (30, 30, 30)
 ARROWS = "^>v<"
 
@@ -57,7 +57,7 @@ def as_pixels(scene: Scene) -> NDArray[np.uint8]:
 
 
 def as_text(scene: Scene) -> str:
-    """Two characters a cell: ## wall, letters for objects, an arrow or @ for the agent."""
+    """Two characters per cell: ## for a wall, letters for objects, an arrow or @ for the agent."""
     cells = np.where(scene.walls, "##", " .").astype(object)
     for row, column, letter, colour in scene.marks:
         cells[row, column] = " " + _coloured(letter, colour)

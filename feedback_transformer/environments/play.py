@@ -1,4 +1,4 @@
-"""Episodes played by a policy, by the oracle or by chance: what they earn."""
+"""Plays episodes with a policy, the oracle or chance, and returns their rewards."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Actor = Callable[[World, Ints], Ints]  # the world and its observations [B, part
 
 
 def play(environment: Environment, trial: Trial, policy: nn.Module, device: torch.device) -> Floats:
-    """What each episode earns when actions are drawn from the policy, as in training: [count]."""
+    """The reward of each episode [count], with actions drawn from the policy as in training."""
     random = torch.Generator(device).manual_seed(trial.seed)
     return _play(environment, trial, lambda: PolicyActor(policy, device, random))
 
 
 def play_oracle(environment: Environment, trial: Trial) -> Floats:
-    """What each episode earns for one who knows everything: the most that can be hoped for."""
+    """The reward of each episode for the oracle, which knows everything: an upper bound."""
     return _play(environment, trial, lambda: lambda world, seen: world.oracle())
 
 
 def play_randomly(environment: Environment, trial: Trial) -> Floats:
-    """What chance earns."""
+    """The reward of each episode for random actions."""
     random, actions = np.random.default_rng(trial.seed), len(environment.actions)
     return _play(environment, trial, lambda: lambda world, seen: random.integers(actions, size=len(seen)))
 
 
 def _play(environment: Environment, trial: Trial, make_actor: Callable[[], Actor]) -> Floats:
-    """Every episode is the first of its seed, so that the number of copies at a time changes none of them."""
+    """Every episode is the first of its seed, so episodes do not depend on how many copies run at a time."""
     earned = []
     for at in range(0, trial.count, BATCH):
         copies = min(BATCH, trial.count - at)
@@ -50,7 +50,7 @@ def _play(environment: Environment, trial: Trial, make_actor: Callable[[], Actor
 
 
 class PolicyActor:
-    """A policy with its memory, and the action that it took last, which it sees beside the observation."""
+    """A policy with its memory and its last action, which it sees beside the observation."""
 
     def __init__(self, policy: Any, device: torch.device, random: torch.Generator) -> None:
         self.policy, self.device, self.random = policy, device, random

@@ -1,4 +1,4 @@
-"""How policies are trained in each world: the paper's hyperparameters, and reduced ones. `presets.py` names them."""
+"""Training settings for each world: the paper's hyperparameters, and reduced ones. `presets.py` names them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from feedback_transformer.config import ActConfig, ModelConfig
 
 Settings = tuple[ModelConfig, ActConfig]
 
-# Appendix. The water maze is trained for 500M frames; of the others the paper does not tell: about as long. Of the
-# corridor it tells no settings at all: those of the maze.
+# Appendix. The water maze is trained for 500M frames; for the others the paper gives no number, so about as many. For
+# the corridor it gives no settings at all, so those of the maze.
 PAPER_MODEL = ModelConfig(num_layers=2, model_dim=256, num_heads=4, memory_size=200)
 PAPER_TRAIN = ActConfig(
     steps=5_000,
@@ -35,7 +35,7 @@ PAPER_WORLDS: dict[str, Settings] = {
         replace(PAPER_EASY, steps=39_063, batch_size=64, bptt=200, entropy_cost=1e-4),
     ),
 }
-# What the paper's LSTMs have instead.
+# The paper's LSTMs differ in these.
 PAPER_LSTMS = {"maze": {"num_layers": "3"}, "maze-easy": {"num_layers": "3"}, "water-maze": {"learning_rate": "0.0004"}}
 
 # Reduced: small models, fewer frames. The bias over distance and the corridor's curriculum are ours, for all models.
@@ -70,9 +70,9 @@ LAPTOP_WORLDS: dict[str, Settings] = {
             steps=400,
             batch_size=64,
             learning_rate=2e-3,
-            optimizer_epsilon=1e-4,  # where all succeed gradients vanish, and steps must, too
+            optimizer_epsilon=1e-4,  # when all episodes succeed gradients vanish, and so must the steps
             bptt=40,
-            entropy_cost=3e-3,  # more, and dawdling pays
+            entropy_cost=3e-3,  # with more, dawdling pays
             curriculum=("length=3", "length=10", "length=18"),
             curriculum_gate=0.8,
             curriculum_deadline=0.8,

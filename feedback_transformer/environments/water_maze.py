@@ -1,4 +1,4 @@
-"""Water maze (paper, appendix): no walls, every cell has a name, and a goal is to be found again and again."""
+"""Water maze (paper, appendix): no walls, every cell has a name, and a goal has to be found again and again."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from feedback_transformer.environments.world import (
 
 @dataclass(frozen=True)
 class WaterMaze(Environment):
-    """Find the goal, be put anywhere, and find it again: whoever remembers how cells lie to each other is quicker.
+    """Find the goal, be moved to a random cell, and find it again; remembering the layout of the cells saves steps.
 
     An episode draws a goal and a name (a number) for every cell. The agent sees the name of its cell, the name of the
-    goal's cell, and where the goal is if that is among the 3 x 3 cells around it. It goes up, right, down and left.
-    Reaching the goal is worth +1 and puts it into a random other cell. An episode is 200 steps.
+    goal's cell, and where the goal is if it is among the 3 x 3 cells around it. It goes up, right, down and left.
+    Reaching the goal earns +1 and moves the agent to some other cell. An episode is 200 steps.
     """
 
-    size: int = documented(15, "cells on a side")
-    episode_steps: int = documented(200, "steps of an episode")
+    size: int = documented(15, "cells per side")
+    episode_steps: int = documented(200, "steps in an episode")
 
     actions = MOVES
 
@@ -66,7 +66,7 @@ class WaterMazeWorld(World):
         self._put_anywhere(rows)
 
     def _put_anywhere(self, rows: Ints) -> None:
-        """Into any cell but the goal."""
+        """Move the agents to any cell but the goal."""
         cells = self.grid.cells
         self.place[rows] = (self.goal[rows] + 1 + self.draw_below(rows, cells - 1)) % cells
 

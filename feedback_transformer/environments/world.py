@@ -1,8 +1,8 @@
 """What a world is: the rules of an environment for B copies at once, as arrays.
 
-An `Environment` is a frozen dataclass whose fields are its difficulty; `environment.world(B)` makes B copies of it.
-Each draws its random numbers from a stream of its own: copy i of a batch that was seeded with s lives through exactly
-the episodes of a single copy that was seeded with s + i.
+An `Environment` is a frozen dataclass whose fields set the difficulty; `environment.world(B)` makes B copies of it.
+Each copy draws from its own stream of random numbers: copy i of a batch seeded with s has exactly the episodes of a
+single copy seeded with s + i.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLOURS: list[tuple[str, Colour]] = [
 
 @dataclass
 class Scene:
-    """What there is to see of one copy: a renderer makes pixels or text of it."""
+    """What one copy looks like, for a renderer to turn into pixels or text."""
 
     walls: Bools  # [rows, columns]
     marks: list[tuple[int, int, str, Colour]]  # row, column, letter, colour
@@ -47,7 +47,7 @@ class Scene:
 
 
 class World(ABC):
-    """B copies. All that changes is kept in arrays [B, ..] that are attributes, so that it can be saved as a whole."""
+    """B copies. Everything that changes is an attribute that is an array [B, ..], so that all of it can be saved."""
 
     def __init__(self, copies: int) -> None:
         self.keys = np.zeros(copies, np.int64)  # where the random stream of a copy begins
@@ -68,13 +68,13 @@ class World(ABC):
 
     @abstractmethod
     def oracle(self) -> Ints:
-        """The actions [B] of one who knows everything."""
+        """The best actions [B], knowing everything."""
 
     @abstractmethod
     def scene(self, row: int) -> Scene: ...
 
     def seed(self, seeds: Sequence[int] | Ints) -> None:
-        """Random numbers from the beginning; each copy has its own."""
+        """Restart the random numbers; each copy has its own."""
         self.keys[:] = _mix(np.asarray(seeds, dtype=np.int64).view(np.uint64)).view(np.int64)
         self.drawn[:] = 0
 
@@ -87,16 +87,16 @@ class World(ABC):
         return ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(len(rows), *shape)
 
     def draw_below(self, rows: Ints, limit: int) -> Ints:
-        """A whole number from 0 to limit - 1 each: [rows]."""
+        """A random whole number from 0 to limit - 1 for each row: [rows]."""
         return (self.draw(rows, 1)[:, 0] * limit).astype(np.int64)
 
     @property
     def version(self) -> Ints:
-        """[B, 2]: which stream of random numbers, and how far on: copies where these are equal are equal."""
+        """[B, 2]: the stream of random numbers and the position in it; copies with equal versions are equal."""
         return np.stack([self.keys, self.drawn], axis=1)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All that changes, to be saved; `load` takes it back."""
+        """Everything that changes, to be saved; `load` restores it."""
         return {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}
 
     def load(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -111,7 +111,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's scrambling of a counter: neighbours come out unlike."""
+    """SplitMix64's mixing of a counter, so that neighbouring counts give unrelated numbers."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -119,7 +119,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Trial:
-    """Episodes to score a policy on: which seeds they begin from."""
+    """Episodes to score a policy on: the seeds they start from."""
 
     count: int
     seed: int
@@ -130,12 +130,12 @@ class Environment(ABC):
 
     actions: tuple[str, ...]
     episode_steps: int
-    tells_action = True  # an agent is told what it did last; where it is not, it cannot write itself notes by acting
+    tells_action = True  # agents are told their last action; if not, they cannot leave themselves notes by acting
 
     @property
     @abstractmethod
     def observation_sizes(self) -> tuple[int, ...]:
-        """An observation is a few small numbers; how many values each can have."""
+        """How many values each of the small numbers of an observation can have."""
 
     @property
     def limit(self) -> int:
@@ -151,7 +151,7 @@ class Environment(ABC):
         return "reward"
 
     def measure(self, rewards: Floats) -> Floats:
-        """What an episode counts, by the reward that it gave in all."""
+        """The score of episodes, from their total rewards."""
         return rewards
 
     @property
@@ -167,14 +167,14 @@ class Environment(ABC):
         return False
 
     def fingerprints(self) -> dict[str, str]:
-        """A world is all in its fields."""
+        """None: a world is fully defined by its fields."""
         return {}
 
     def lanes(self, batch_size: int, count: int, seed: int, number: int) -> Any:
-        raise ConfigError(f"{type(self).__name__} is a world to act in: there is nothing to read, see training/a2c.py")
+        raise ConfigError(f"{type(self).__name__} is a world to act in and has no data to read; see training/a2c.py")
 
     def evaluation(self, split: str, count: int, seed: int) -> Trial:
-        """Seeds below 2^62 are training's; each split has seeds of its own above them."""
+        """Seeds below 2^62 are for training; each split has its own seeds above them."""
         number = ("validation", "test").index(split)
         own = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(3)
         return Trial(count, int(own) | 1 << 62)
@@ -187,7 +187,7 @@ class Environment(ABC):
 
 
 def check_fields(environment: Any, **least: int) -> None:
-    """Each field is at least what is named here."""
+    """Check that each field is at least the number given here."""
     for name, bound in least.items():
         value = getattr(environment, name)
         if value < bound:

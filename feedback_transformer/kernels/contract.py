@@ -5,7 +5,7 @@
     x         [B, T, D]     the block's inputs, x_t^0
     memory    [B, M, D]     carried memories, oldest first, M <= S; they may require gradient
     length    [B]           how many of the newest carried slots exist for a row
-    reset     [B, T] bool   or None: a row begins anew (sees nothing older) before that step
+    reset     [B, T] bool   or None: where true, the row sees nothing older from that step on
     source    a `Source`    or None: what a decoder's layers read between attention and feed-forward; differentiable
     y         [B, T, D]     x_t^L, before the final norm
     memories  [B, T, D]     m_t of every step; differentiable like y
@@ -44,8 +44,8 @@ class BlockWeights(NamedTuple):
     mixing: Tensor  # [L+1]
     position: Tensor  # [K, S], column S - d for a memory d steps back
     position_bias: Tensor | None  # [H, S]
-    span: Tensor | None = None  # [L, H, S], what e^score is multiplied with before the softmax divides by the sum
-    source_query: Tensor | None = None  # [L, H*K, D], of a decoder only, like the next three
+    span: Tensor | None = None  # [L, H, S], multiplies e^score before the softmax divides by the sum
+    source_query: Tensor | None = None  # [L, H*K, D], decoders only, like the next three
     source_output: Tensor | None = None  # [L, D, H*K]
     source_gain: Tensor | None = None  # [L, D]
     source_shift: Tensor | None = None  # [L, D]
@@ -58,7 +58,7 @@ class BlockOptions(NamedTuple):
     pre_norm: bool
     dropout: float = 0.0  # on attention probabilities and on the ReLU, zero outside training
     seed: int = 0  # of the dropout masks: the same seed gives the same masks
-    log_scale: bool = False  # queries times `sharpness` of the memories that they see
+    log_scale: bool = False  # multiply queries by the `sharpness` for the memories that they see
 
 
 class Source(NamedTuple):
@@ -67,7 +67,7 @@ class Source(NamedTuple):
     keys: Tensor  # [L, B, H, N, K], of every layer of the decoder
     values: Tensor  # [L, B, H, N, K]
     mask: Tensor  # [B, N], added to the scores: zero at a position that exists, very low at padding
-    length: Tensor  # [B]: behind so many positions there is padding only
+    length: Tensor  # [B]: the number of positions before the padding
 
     def layer(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values [B, H, N, K], mask [B, 1, 1, N]"""
@@ -83,7 +83,7 @@ class Source(NamedTuple):
         return Source(keys, values, self.mask[index], self.length[index])
 
     def for_rows(self, rows: int) -> Source:
-        """A row of the source for each of `rows` rows, of which rows / B after each other read the same (beams)."""
+        """A row of the source for each of `rows` rows; rows / B consecutive ones read the same (beams)."""
         count = len(self.mask)
         if rows == count:
             return self
@@ -94,7 +94,7 @@ class Source(NamedTuple):
 
 
 def sharpness(history: Tensor, dtype: torch.dtype) -> Tensor:
-    """What a query is multiplied by that sees so many memories: the more there are, the less each would get."""
+    """The factor of a query that sees `history` memories; it offsets that attention thins out over more of them."""
     return torch.log1p(history.to(dtype)) / 3
 
 

@@ -1,11 +1,11 @@
-"""One step at a time by the native engine, for a core that keeps its state in tensors: what stands between the two.
+"""Single steps by the native engine for a core that keeps its state in tensors: the layer between the two.
 
     stream = begin_stream(core, memory, length, weights)
     y, stream = next_step(core, x, stream, weights)
 
-A `Stream` is a moment of B streams, as immutable as every state. A core's packed weights are made anew when a stream
-begins and when a parameter has changed since, by torch's count of its changes and the steps of optimizers; a change
-through `.data`, which torch does not count, is noticed when the next stream begins.
+A `Stream` is one moment of B streams, immutable like every state. A core's weights are packed again when a stream
+begins and when a parameter has changed since, by torch's version counter or an optimizer step; a change through
+`.data`, which torch does not count, is noticed when the next stream begins.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Stream(NamedTuple):
 
     state: DecodingState
     packed: PackedWeights
-    core: ReferenceType[nn.Module]  # whose keys and values these are
+    core: ReferenceType[nn.Module]  # the core that made these keys and values
 
     @property
     def memory(self) -> Tensor:
-        """[B, M, D], to be read only"""
+        """[B, M, D], read-only"""
         return self.state.memory
 
     @property
@@ -46,7 +46,7 @@ class Stream(NamedTuple):
 
 
 class _Pack:
-    """A core's packed weights, and where its parameters are kept, so that a replaced one is noticed."""
+    """A core's packed weights, and its parameters' places, so that a replaced one is noticed."""
 
     def __init__(self, core: nn.Module) -> None:
         self.places = [(module._parameters, name) for module in core.modules() for name in module._parameters]
@@ -70,9 +70,9 @@ def begin_stream(core: nn.Module, memory: Tensor, length: Tensor, weights: Weigh
 def next_step(
     core: nn.Module, x: Tensor, stream: Stream, weights: Weights, source: Source | None = None
 ) -> tuple[Tensor, Stream]:
-    """x [B, D] -> y [B, D] before the final norm, and the stream one step on.
+    """x [B, D] -> y [B, D] before the final norm, and the stream one step later.
 
-    The keys and values of another core, or in another number type, are of no use: then it begins from the memories.
+    Keys and values of another core or dtype cannot be used; the stream then begins again from the memories.
     """
     known = _packs.get(core)
     if known is None or stream.core() is not core or stream.memory.dtype != x.dtype:

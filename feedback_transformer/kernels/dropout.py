@@ -1,4 +1,4 @@
-"""Random masks from 16 bits a number: on a CPU an eighth of the time of `bernoulli_`, which a step loop feels."""
+"""Random masks from 16 bits per number: an eighth of the time of `bernoulli_` on a CPU, which a step loop notices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def random_signs(count: int, dropout: float, generator: torch.Generator | None, 
 
 
 def keep_mask(like: Tensor, dropout: float) -> Tensor:
-    """0 with probability `dropout`, else 1 / keep: what dropout multiplies with, from torch's own random state."""
+    """0 with probability `dropout`, else 1 / keep: the factor of dropout, from torch's own random state."""
     numbers = _random_numbers(like.numel(), None, like.device)
     kept = numbers.ge_(_dropped(dropout) - LEVELS // 2).to(like.dtype).mul_(1 / keep_probability(dropout))
     return kept.view(like.shape)

@@ -1,6 +1,6 @@
 """A large weight for a few rows: the output layer of a step of decoding.
 
-The work is to bring the weight from far away; for a few rows torch does so at a fraction of the memory's speed. The
+The cost is reading the weight from memory; for a few rows torch does so at a fraction of the memory's bandwidth. The
 maths is in `csrc/few_rows.h`.
 """
 
@@ -16,13 +16,13 @@ from feedback_transformer.kernels import Needs, choose
 from feedback_transformer.kernels.native import SUFFIXES, pointer
 from feedback_transformer.kernels.native_build import library
 
-MOST_ROWS = 24  # with more, the work is multiplying, at which torch is as good
-LARGE = 1 << 18  # with smaller weights there is nothing to gain
-A_THREADS_SHARE = 1 << 21  # of a weight; less is not worth waking a thread for
+MOST_ROWS = 24  # with more, multiplying dominates, at which torch is as good
+LARGE = 1 << 18  # numbers in a weight; with fewer there is nothing to gain
+A_THREADS_SHARE = 1 << 21  # numbers of a weight per thread; fewer are not worth waking a thread for
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`torch.nn.functional.linear`, x [.., D] -> [.., V]; without gradients faster for a few rows [R, D]."""
+    """`torch.nn.functional.linear`, x [.., D] -> [.., V]; faster for a few rows [R, D] without gradients."""
     if torch.compiler.is_compiling() or not _suits(x, weight):
         return F.linear(x, weight, bias)
     x, y = x.contiguous(), x.new_empty(len(x), len(weight))

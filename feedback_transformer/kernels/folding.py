@@ -1,4 +1,4 @@
-"""The weights as the loop of the fused engine wants them: constants multiplied in, once a block, under autograd."""
+"""The weights as the fused engine's loop needs them: constants multiplied in, once per block, under autograd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from feedback_transformer.kernels.steps import Layer, Shared
 
 
 class Folded(NamedTuple):
-    """The weights as the loop wants them, each a differentiable function of the contract's."""
+    """The weights as the loop needs them, each a differentiable function of the contract's."""
 
     query: Tensor  # [L, H*K, D]
     query_shift: Tensor  # [L, H*K]
@@ -48,10 +48,10 @@ class Folded(NamedTuple):
 
 
 def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
-    """Constants of a block multiplied into the weights, outside the loop, where autograd takes them apart again.
+    """Multiply constants of a block into the weights, outside the loop, where autograd handles them.
 
-    1/sqrt(K) goes into the query; dropout's 1/keep into the projection behind it; under pre-norm each norm's gain and
-    shift into the projection that follows: W (g n + c) = (W g) n + W c. Norms of one memory then differ no more.
+    1/sqrt(K) goes into the query, dropout's 1/keep into the projection after it, and under pre-norm each norm's gain
+    and shift into the projection that follows: W (g n + c) = (W g) n + W c. All norms of one memory are then the same.
     """
     w = weights
     kept = 1 / keep_probability(options.dropout)
@@ -89,7 +89,7 @@ def fold(weights: BlockWeights, options: BlockOptions) -> Folded:
 
 
 def fold_source(source: Source, weights: BlockWeights, options: BlockOptions) -> FoldedSource:
-    """The same for what reads a source."""
+    """The same for the weights that read a source."""
     query, output, gain, shift = weights.source_query, weights.source_output, weights.source_gain, weights.source_shift
     assert query is not None
     assert output is not None
@@ -112,7 +112,7 @@ def _absorb(weight: Tensor, gain: Tensor, shift: Tensor) -> tuple[Tensor, Tensor
 
 
 def project(memory: Tensor, folded: Folded, options: BlockOptions) -> tuple[Tensor, Tensor]:
-    """Carried memories [B, M, D] to keys and values [P, B*H, M, K], under autograd: once a block, current weights."""
+    """Carried memories [B, M, D] -> keys and values [P, B*H, M, K], under autograd, once per block."""
     batch, slots, width = memory.shape
     heads, head_dim = options.num_heads, folded.position.shape[0]
     normed = torch.nn.functional.layer_norm(memory, (width,)) if options.pre_norm else memory

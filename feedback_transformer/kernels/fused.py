@@ -2,8 +2,8 @@
 
 What it saves over the step loop under autograd: no tape inside the loop, every buffer allocated once, keys and values
 written in place into one window, and the gradient of a weight computed after the loop as one product over all steps.
-`steps.py` has the two steps themselves; here is what stands before, between and after them. docs/engines.md has the
-algebra.
+`steps.py` has the two steps themselves; this file has what comes before, between and after them. docs/engines.md has
+the algebra.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def fused_block(
     source: Source | None = None,
     compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The contract of an engine. `compiled` runs the steps through torch.compile, over windows of a fixed size."""
+    """Follows the contract of an engine. `compiled` compiles the steps with torch.compile, over fixed-size windows."""
     window = weights.position.shape[1]
     folded = fold(weights, options)
     keys, values = project(memory, folded, options)
-    if compiled:  # slots that do not exist, so that every step reads as many; the mask hides them
+    if compiled:  # add slots that do not exist, so that every step reads as many; the mask hides them
         padding = (0, 0, window - memory.shape[1], 0)
         keys, values = (torch.nn.functional.pad(part, padding) for part in (keys, values))
     plan = Plan(length, reset, x.shape[1], keys.shape[2], window, options, compiled)
@@ -76,13 +76,13 @@ class Plan:
         compiled: bool = False,
     ) -> None:  # fmt: skip
         self.options, self.carried, self.window, self.compiled = options, carried, window, compiled
-        self.slots = [min(window, carried + t) for t in range(steps)]  # that each step reads
+        self.slots = [min(window, carried + t) for t in range(steps)]  # how many each step reads
         self.history = history_of_block(length, steps, reset, window)
         if length.device.type == "cpu":
             slots = torch.tensor(self.slots)
             self.partial = (self.history < slots).any(0).tolist()
             self.empty = ((self.history == 0).any(0) & (slots > 0)).tolist()
-        else:  # to look would wait for the device: mask wherever a row might be short
+        else:  # checking would wait for the device: mask wherever a row might be short
             known = carried == 0 and reset is None
             self.partial = [not known] * steps
             self.empty = [not known and (t == 0 or reset is not None) for t in range(steps)]
@@ -92,7 +92,7 @@ class Plan:
         return self.carried + t - self.slots[t]
 
     def offsets(self, t: int, bias: Tensor | None, like: Tensor) -> Tensor | None:
-        """[B*H, n]: what is added to the scores of step t, the position bias and far below it where nothing exists."""
+        """[B*H, n]: added to the scores of step t: the position bias, or a very low number where nothing exists."""
         slots, heads = self.slots[t], self.options.num_heads
         if bias is None and not self.partial[t]:
             return None
@@ -101,7 +101,7 @@ class Plan:
         if self.partial[t]:
             distance = torch.arange(slots, 0, -1, device=like.device)
             hidden = distance > self.history[:, t, None]  # [B, n]
-            # Half of the lowest number: no sum with a score can overflow, and e to this power is exactly zero.
+            # Half of the lowest number: no sum with a score overflows, and its exponential is exactly zero.
             added = torch.where(hidden.unsqueeze(1), torch.finfo(like.dtype).min / 2, added)
         return added.expand(batch, heads, slots).reshape(batch * heads, slots)
 
@@ -112,12 +112,12 @@ class Plan:
         return (self.history[:, t] > 0).to(like.dtype).repeat_interleave(self.options.num_heads).unsqueeze(1)
 
     def sharp(self, t: int, like: Tensor) -> Tensor | None:
-        """[B, 1]: what queries are multiplied by, if at all."""
+        """[B, 1]: the factor of the queries, or None."""
         return sharpness(self.history[:, t, None], like.dtype) if self.options.log_scale else None
 
 
 def _noises(plan: Plan, layers: int, rows: int, hidden: int, read: int, like: Tensor) -> Iterator[Noise | None]:
-    """The noise of each step, drawn from the block's own generator: a seed means the same masks again."""
+    """The noise of each step, drawn from the block's own generator, so that the same seed gives the same masks."""
     if not plan.options.dropout:
         yield from (None for _ in plan.slots)
         return
@@ -147,7 +147,7 @@ class _Block(torch.autograd.Function):
         folded, source = _sorted(rest[2:])
         batch, steps, width = x.shape
         layers, rows, hidden = len(folded.query), rest[0].shape[1], folded.expand.shape[1]
-        kept_steps = steps if keep else 1  # without a backward one step's buffers serve all
+        kept_steps = steps if keep else 1  # without a backward, all steps share one step's buffers
         trace = _new_trace(x, folded, kept_steps, plan.options.pre_norm)
         attentions = _new_attentions(x, plan, layers * rows, keep)
         read = None if source is None else SourceTrace.new(source, kept_steps, batch)
@@ -242,7 +242,7 @@ def _new_trace(x: Tensor, folded: Folded, steps: int, pre_norm: bool) -> Trace:
 
 
 def _new_attentions(x: Tensor, plan: Plan, rows: int, keep: bool) -> list[Tensor]:
-    """One flat piece a step, as long as the step's window; without a backward all the same piece."""
+    """One flat buffer per step, as long as the step's window; without a backward, the same one for all."""
     if keep:
         sizes = [rows * slots for slots in plan.slots]
         return list(torch.split(x.new_empty(sum(sizes)), sizes))
@@ -262,7 +262,7 @@ def _extended(carried: Tensor, steps: int) -> Tensor:
 
 
 def _norms(trace: Trace, folded: Folded, pre_norm: bool) -> Norms:
-    """Recomputed for the whole block at once: cheaper than to store and carry them through the loop."""
+    """Recomputed for the whole block at once, which is cheaper than storing them in the loop."""
     sums = _normed(trace.sums, folded.attention_gain, folded.attention_shift)
     if pre_norm:
         return Norms(normalise(trace.layers[:-1]), sums, normalise(trace.memory))
@@ -295,7 +295,7 @@ def _new_gradients(trace: Trace, folded: Folded, grad_y: Tensor, grad_memories: 
 def _weight_gradients(
     trace: Trace, norms: Norms, fed: Norm, grads: Gradients, pre_norm: bool
 ) -> tuple[Tensor | None, ...]:
-    """One product a weight, over all steps and rows; in the order of `Folded`, as far as the mixing.
+    """One product per weight, over all steps and rows; in the order of `Folded`, up to the mixing.
 
     `fed` is what the feed-forward sublayer read.
     """
@@ -324,7 +324,7 @@ def _source_gradients(undone: SourceUndone, read: Norm) -> tuple[Tensor | None, 
 
 
 def _gain(grad: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
-    """Of gain and shift [L, D], from the gradient behind the norm of `sums`."""
+    """Gradients of gain and shift [L, D], from the gradient after the norm of `sums`."""
     return (grad * normalise(sums)[0]).sum((1, 2)), grad.sum((1, 2))
 
 

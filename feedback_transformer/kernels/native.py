@@ -1,7 +1,7 @@
 """The native engine: a block of steps in C++ on the CPU, forward and backward, behind one autograd function.
 
-The maths and the memory layout are told in `csrc/layout.h`; the contract in `contract.py`. Here: checks, pointers,
-and who owns what. Decoding one step at a time is in `native_decoding.py`.
+The maths and the memory layout are described in `csrc/layout.h`, the contract in `contract.py`. This file has checks,
+pointers and ownership. Decoding one step at a time is in `native_decoding.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["native_available", "native_block"]
 
 LARGE_PAGE = 2 << 20
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
-# The order of struct Weights and struct Gradients in csrc/layout.h; from memory_gain on they may be missing.
+# The order of struct Weights and struct Gradients in csrc/layout.h; those from memory_gain on are optional.
 POINTER_ORDER = (
     *("query", "output", "expand", "expand_bias", "contract", "contract_bias"),
     *("attention_gain", "attention_shift", "feed_forward_gain", "feed_forward_shift"),
@@ -77,7 +77,7 @@ def native_block(
     options: BlockOptions,
     source: Source | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The contract of `contract.py`, on the CPU in float32 or float64, with torch.get_num_threads() threads."""
+    """Follows `contract.py`, on the CPU in float32 or float64, with torch.get_num_threads() threads."""
     check_block(x, memory, length, reset, weights, options)
     check_source(x, weights, options, source)
     shape = block_shape(x, memory, weights, options, source)
@@ -93,7 +93,7 @@ def native_block(
 
 
 class Loan(ctypes.Structure):
-    """Working memory from the library's pool (struct Stretch of csrc/memory.h); it goes back when this object dies."""
+    """Working memory from the library's pool (struct Stretch of csrc/memory.h), returned when this object dies."""
 
     _fields_ = (("data", ctypes.c_void_p), ("bytes", ctypes.c_int64))
 
@@ -101,12 +101,12 @@ class Loan(ctypes.Structure):
     def of(cls, count: int, dtype: torch.dtype) -> Loan:
         loan, size = cls(), count * dtype.itemsize
         if library().borrow(ctypes.c_int64(size), ctypes.byref(loan)):
-            raise MemoryError(f"the native engine needs {size / 2**20:.0f} MB more than there are")
+            raise MemoryError(f"the native engine could not allocate {size / 2**20:.0f} MB")
         return loan
 
     @classmethod
     def new(cls, dtype: torch.dtype, *shape: int) -> Tensor:
-        """A tensor on loan, which may hold anything."""
+        """An uninitialised tensor on loan."""
         count = math.prod(shape)
         return cls.of(count, dtype).tensor()[: count * dtype.itemsize].view(dtype).view(shape)
 
@@ -122,12 +122,12 @@ class Loan(ctypes.Structure):
 
 
 def release_memory() -> None:
-    """Gives the working memory that waits for the next block (at most 512 MB) back to the system."""
+    """Return the working memory kept for the next block (at most 512 MB) to the system."""
     library().clear_pool()
 
 
 class _Block(torch.autograd.Function):
-    """Forward keeps a tape in one tensor; backward reads it and never changes it."""
+    """Forward keeps its intermediate results (the tape) in one tensor; backward only reads it."""
 
     @staticmethod
     def forward(
@@ -136,7 +136,7 @@ class _Block(torch.autograd.Function):
         memory = memory.contiguous()
         source, weights = _sorted(rest)
         y, memories, tape = run_forward(shape, x, memory, length, reset, weights, source)
-        # A saved tensor, because autograd lets go of those after backward even if somebody still holds the loss.
+        # A saved tensor, because autograd frees those after backward even while the loss is still referenced.
         ctx.save_for_backward(tape.tensor(), memory, *rest)
         ctx.shape, ctx.length, ctx.reset = shape, length, reset
         return y, memories
@@ -172,7 +172,7 @@ class _Block(torch.autograd.Function):
 
 
 def _sorted(parts: Sequence[Tensor | None]) -> tuple[Source | None, BlockWeights]:
-    """What follows x and memory: a source, contiguous, or four times None; then the weights."""
+    """Unpack what follows x and memory: a contiguous source or four times None, then the weights."""
     source = None if parts[0] is None else Source(*(part.contiguous() for part in parts[:4]))  # type: ignore[union-attr]
     return source, BlockWeights(*parts[4:])  # type: ignore[arg-type]
 
@@ -186,7 +186,7 @@ def run_forward(
     weights: BlockWeights,
     source: Source | None,
 ) -> tuple[Tensor, Tensor, Loan]:
-    """y, memories, and the tape with the keys and values behind it."""
+    """y, memories, and the tape, which ends with the keys and values."""
     x, memory, weights = x.contiguous(), memory.contiguous(), contiguous(weights)
     source = None if source is None else Source(*(part.contiguous() for part in source))
     packed = Loan.of(size_of("pack", x.dtype, shape), x.dtype)
@@ -205,7 +205,7 @@ def run_forward(
 
 
 def cache_pointers(tape: int, dtype: torch.dtype, shape: Shape) -> tuple[int, int]:
-    """Keys and values [B, P, H, M + T, K], behind the tape."""
+    """Pointers to keys and values [B, P, H, M + T, K] at the end of the tape."""
     keys = tape + size_of("tape", dtype, shape) * dtype.itemsize
     return keys, keys + _cache_size(shape) * dtype.itemsize
 
@@ -243,15 +243,15 @@ def block_shape(
         dropout=options.dropout,
     )
     if weights.span is not None:
-        shape.held = windows = head_windows(weights.span)  # as long as the shape that points there
+        shape.held = windows = head_windows(weights.span)  # kept alive by the shape that points there
         shape.windows = windows.data_ptr()
     return shape
 
 
 def head_windows(span: Tensor) -> Tensor:
-    """[L, H, S] -> [L, H]: the slots that a head must read: where its mask lets through, and one more.
+    """[L, H, S] -> [L, H]: how many slots a head must read: those with a nonzero mask, and one more.
 
-    At that one the mask is zero, but where it stands at the foot of the ramp it has a gradient.
+    There the mask is zero, but it has a gradient if it is at the foot of the ramp.
     """
     first = (span.detach() != 0).to(torch.uint8).argmax(dim=-1)
     return (span.shape[-1] - first + 1).clamp(max=span.shape[-1])
@@ -263,7 +263,7 @@ def head_windows(span: Tensor) -> Tensor:
 def check_block(
     x: Tensor, memory: Tensor, length: Tensor, reset: Tensor | None, weights: BlockWeights, options: BlockOptions
 ) -> None:
-    """ValueError with the tensor's name, what it is and what it should be."""
+    """Raise a ValueError that names the tensor, what it is and what it should be."""
     if x.dtype not in SUFFIXES or x.device.type != "cpu":
         raise ValueError(f"the native engine computes in float32 or float64 on the CPU; x is {x.dtype} on {x.device}")
     if x.ndim != 3 or 0 in x.shape:
@@ -306,7 +306,7 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
 
 
 def check_source(x: Tensor, weights: BlockWeights, options: BlockOptions, source: Source | None) -> None:
-    """A source goes with the weights that read it, and has a row for each row of x, or for several."""
+    """Check that a source comes with the weights that read it, and has one row per row or group of rows of x."""
     if (source is None) != any(w is None for w in weights[-4:]):
         raise ValueError("a source and the four weights that read it (source_query, ..) belong together")
     if source is None:
@@ -327,7 +327,7 @@ def check_source(x: Tensor, weights: BlockWeights, options: BlockOptions, source
 
 
 def call(function: str, dtype: torch.dtype, shape: Shape, *arguments: Any) -> None:
-    """Calls the library's function for this dtype; structures go by reference, numbers as pointers."""
+    """Call the library's function for this dtype; structures are passed by reference, numbers as pointers."""
     converted = [
         ctypes.byref(a)
         if isinstance(a, (ctypes.Structure, ctypes.Array))
@@ -347,7 +347,7 @@ def size_of(what: str, dtype: torch.dtype, shape: Shape) -> int:
 
 
 def large(tensor: Tensor) -> Tensor:
-    """The same tensor, on large pages where the system has them. To be called before it is first written."""
+    """The same tensor, on huge pages if the system has them. Call it before the first write."""
     if tensor.nbytes > LARGE_PAGE:
         library().large_pages(ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int64(tensor.nbytes))
     return tensor

@@ -1,7 +1,7 @@
 """Builds the C++ sources in `csrc/` into a shared library, once per machine, and loads it.
 
-A plain C interface over raw pointers: no Python or torch headers, only a C++17 compiler. The library is cached under
-a name that hashes sources, flags, compiler and processor, so a change of any of them builds anew.
+The interface is plain C over raw pointers: it needs no Python or torch headers, only a C++17 compiler. The library is
+cached under a hash of sources, flags, compiler and processor, so a change in any of them triggers a new build.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BuildError(RuntimeError):
 
 
 def native_available() -> str | None:
-    """None when the native engine can be used here, else the reason and the way to fix it. Builds on first use."""
+    """None if the native engine can be used here, else the reason and how to fix it. Builds on first use."""
     try:
         library()
     except BuildError as error:
@@ -47,7 +47,7 @@ def native_available() -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """The loaded library, built when the cache does not hold it."""
+    """The loaded library, built if it is not in the cache."""
     compiler = find_compiler()
     target = _march_flag(compiler)
     path = cache_directory() / f"native-{_fingerprint(compiler, target)}.so"
@@ -81,7 +81,7 @@ def find_compiler() -> str:
 
 
 def _march_flag(compiler: str) -> str:
-    """The flag that makes the compiler use all of this processor, or none where it knows no such flag."""
+    """The flag that makes the compiler use all of this processor's instructions, or none if it has no such flag."""
     for flag in ("-march=native", "-mcpu=native"):
         tried = subprocess.run([compiler, flag, "-x", "c++", "-E", os.devnull], capture_output=True, check=False)
         if tried.returncode == 0:
@@ -99,7 +99,7 @@ def _fingerprint(compiler: str, target: str) -> str:
 
 
 def _processor() -> str:
-    """What the processor can do: a cache directory may be shared by machines that differ."""
+    """The processor's capabilities, because different machines may share a cache directory."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -111,13 +111,13 @@ def _build(compiler: str, target: str, path: Path) -> None:
     print(f"building the native engine (once, about {BUILD_SECONDS} s) ...", file=sys.stderr, flush=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Built beside its place and moved there in one go: two processes may build at once, none sees half a file.
+        # Built beside its place and moved there atomically: two processes may build at once, none sees half a file.
         handle, unfinished = tempfile.mkstemp(suffix=".so", dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise BuildError(
             f"the native engine cannot be cached in {path.parent}: {error}; "
-            "set FEEDBACK_TRANSFORMER_CACHE to a directory that can be written"
+            "set FEEDBACK_TRANSFORMER_CACHE to a writable directory"
         ) from None
     try:
         command = [compiler, *FLAGS, *filter(None, [target]), str(SOURCES / "engine.cpp"), "-o", unfinished]
@@ -125,8 +125,8 @@ def _build(compiler: str, target: str, path: Path) -> None:
         if built.returncode:
             tail = "\n".join(built.stderr.splitlines()[-15:])
             raise BuildError(
-                f"the native engine did not build with {compiler}; a C++17 compiler (g++ 9 or clang++ 10 and newer) "
-                f"is needed, and CXX chooses it. It said:\n{tail}"
+                f"the native engine did not build with {compiler}; it needs a C++17 compiler (g++ 9, clang++ 10 or "
+                f"newer), which CXX can select. The compiler's output:\n{tail}"
             )
         os.replace(unfinished, path)
     finally:

@@ -1,13 +1,13 @@
 """One step at a time with the native engine, without gradients: generation, beam search, acting.
 
     packed = pack_weights(weights, options)             # once, or through `PackedOnce`
-    state = begin(memory, length, packed)               # keys and values of what is remembered so far
+    state = begin(memory, length, packed)               # keys and values of the memories so far
     y, state = native_step(x, state, packed)            # x [B, D] -> y [B, D], before the final norm
 
-A decoder hands in its source with every step; it is no part of the state.
+A decoder passes its source with every step; it is not part of the state.
 
-A state never changes, like every state of the project: an older one can be stepped from again. Underneath, states of
-one stream share a buffer that only grows. The newest state appends to it in place, an older one copies first.
+Like every state of the project, a state never changes, so an older one can be continued again. Underneath, the states
+of one stream share a buffer that only grows: the newest state appends to it in place, an older one copies first.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SPARE_SLOTS = 64
 
 @dataclass(frozen=True, eq=False)
 class PackedWeights:
-    """A core's weights as the step reads them. They are copies: the parameters may change afterwards."""
+    """A core's weights as the step reads them; copies, so the parameters may change afterwards."""
 
     data: Tensor
     shape: Shape
     has_position_bias: bool
-    weights: BlockWeights  # what was packed, to check a source against
+    weights: BlockWeights  # the originals, to check a source against
     options: BlockOptions
 
     def sized(self, batch: int, slots: int) -> Shape:
@@ -58,9 +58,9 @@ class PackedWeights:
 
 
 def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
-    """`options.dropout` must be zero: decoding has none."""
+    """Pack the weights; `options.dropout` must be zero, because decoding has none."""
     if options.dropout:
-        raise ValueError(f"decoding knows no dropout; options.dropout = {options.dropout}")
+        raise ValueError(f"options.dropout = {options.dropout} must be 0: decoding has no dropout")
     width, window = weights.query.shape[2], weights.position.shape[1]
     one = weights.query.new_empty(1, 1, width)
     check_weights(one, weights, options)
@@ -73,20 +73,20 @@ def pack_weights(weights: BlockWeights, options: BlockOptions) -> PackedWeights:
     return PackedWeights(data, shape, weights.position_bias is not None, weights, options)
 
 
-_steps = [0]  # of optimizers, which change parameters past torch's count where they are fused
+_steps = [0]  # of optimizers; fused ones change parameters without torch's version counter
 register_optimizer_step_post_hook(lambda *_: _steps.__setitem__(0, _steps[0] + 1))
 
 
 class PackedOnce:
-    """Packs at the first use and again only after a parameter changed: an update, a load, a move."""
+    """Packs at first use, and again only after a parameter has changed by an update, a load or a move."""
 
     def __init__(self) -> None:
-        self._parameters: list[Tensor] = []  # held, so that an address cannot come to mean another tensor
+        self._parameters: list[Tensor] = []  # kept, so that no other tensor can take their addresses
         self._seen: list[tuple[int, int]] = []  # and how often optimizers have stepped
         self._packed: PackedWeights | None = None
 
     def get(self, parameters: Sequence[Tensor], make: Callable[[], tuple[BlockWeights, BlockOptions]]) -> PackedWeights:
-        """`parameters` are watched by address and version; `make` gives what is to be packed."""
+        """`parameters` are tracked by address and version; `make` returns what is to be packed."""
         seen = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in parameters] + [(_steps[0], 0)]
         if self._packed is None or seen != self._seen:
             self._packed = pack_weights(*make())
@@ -95,12 +95,12 @@ class PackedOnce:
 
 
 class _Buffer:
-    """Keys, values [B, P, H, slots, K] and memories [B, slots, D]; slots below `newest` are written for good."""
+    """Keys, values [B, P, H, slots, K] and memories [B, slots, D]; slots below `newest` are final."""
 
     def __init__(self, packed: PackedWeights, batch: int, slots: int) -> None:
         self.packed = packed  # whose windows the shape points to
         self.shape = shape = packed.sized(batch, slots)
-        # From the pool: a search makes a buffer at every step, and fresh memory would cost more than what is copied.
+        # From the pool: a search makes a buffer at every step, and fresh memory would cost more than the copy.
         self.keys = self._new(batch, shape.pairs, shape.heads, slots, shape.head)
         self.values = self._new(*self.keys.shape)
         self.memory = self._new(batch, slots, shape.width)
@@ -111,14 +111,14 @@ class _Buffer:
         return Loan.new(self.packed.data.dtype, *shape)
 
     def read(self, source: Source) -> None:
-        """Makes room for the attention to a source of this size."""
+        """Make room for attention to a source of this size."""
         size = (source.mask.shape[1], len(source.mask))
         if size != (self.shape.source, self.shape.source_rows):
             self.shape.source, self.shape.source_rows = size
             self.scratch = self._new(size_of("tape", self.scratch.dtype, self.shape))
 
     def put(self, memory: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Copies in at the front what another buffer held."""
+        """Copy the content of another buffer to the front."""
         count = memory.shape[1]
         self.memory[:, :count], self.keys[..., :count, :], self.values[..., :count, :] = memory, keys, values
         self.newest = count
@@ -126,7 +126,7 @@ class _Buffer:
 
 @dataclass(frozen=True, eq=False)
 class DecodingState:
-    """What is remembered at one moment of B streams."""
+    """The memories of B streams at one moment."""
 
     buffer: _Buffer
     used: int  # slots of the buffer that belong to this state
@@ -134,7 +134,7 @@ class DecodingState:
 
     @property
     def slots(self) -> slice:
-        """The newest S."""
+        """The newest S slots."""
         return slice(max(0, self.used - self.buffer.shape.window), self.used)
 
     @property
@@ -144,7 +144,7 @@ class DecodingState:
 
     @property
     def projected(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Keys and values [B, H, M, K], one pair or one a layer; shared storage again."""
+        """Keys and values [B, H, M, K], one pair or one per layer; shares storage as well."""
         keys, values = self.buffer.keys[..., self.slots, :], self.buffer.values[..., self.slots, :]
         return tuple((keys[:, p], values[:, p]) for p in range(self.buffer.shape.pairs))
 
@@ -248,7 +248,7 @@ def _forward(
 
 
 def _copied(state: DecodingState, packed: PackedWeights, index: Tensor | None = None) -> DecodingState:
-    """The same state in a buffer of its own with room to grow; only the window is copied."""
+    """The same state in its own buffer with room to grow; only the window is copied."""
     old, kept = state.buffer, state.slots
     parts = [old.memory[:, kept], old.keys[..., kept, :], old.values[..., kept, :]]
     length = state.length

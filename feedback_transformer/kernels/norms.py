@@ -1,4 +1,4 @@
-"""Layer norms of the fused engine, forward and backward, and the residual sums that stand before them."""
+"""Layer norms of the fused engine, forward and backward, and the residual sums before them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 
 class Norm(NamedTuple):
-    """What a projection reads, and the mean and 1/std of the norm in front of it (without one they are never read)."""
+    """A projection's input, and the mean and 1/std of the norm before it (never read if there is none)."""
 
     normed: Tensor  # [L, B, D]
     mean: Tensor  # [L, B, 1]
@@ -36,7 +36,7 @@ def norm_backward(grad: Tensor, x: Tensor, mean: Tensor, inverse: Tensor, gain: 
 
 
 class ResidualSum(NamedTuple):
-    """A sum of the residual stream at one layer and step, the norm behind it, and where its gradients are written."""
+    """A residual sum at one layer and step, the norm after it, and where its gradients are written."""
 
     value: Tensor  # [B, D]
     norm: Norm
@@ -48,14 +48,14 @@ class ResidualSum(NamedTuple):
     def of(
         cls, index: int, values: Tensor, norms: Norm, gain: Tensor | None, gradients: Tensor, normed_gradients: Tensor
     ) -> ResidualSum:
-        """Layer `index` of what one step has of every layer."""
+        """The sum of layer `index`, from one step's buffers over layers."""
         normed = None if gain is None else normed_gradients[index]
         return cls(values[index], Norm(*(part[index] for part in norms)), gain, gradients[index], normed)
 
     def backward(self, grad: Tensor, projected: Tensor, weight: Tensor) -> Tensor:
-        """From the gradient of the next sum, and of a projection that reads this one behind its norm."""
+        """Its gradient, from those of the next sum and of a projection that reads this one after its norm."""
         statistics = self.value, self.norm.mean, self.norm.inverse
-        if self.gain is None:  # pre-norm: the next sum has this one itself as a term, else what the norm makes of it
+        if self.gain is None:  # pre-norm: the next sum contains this one itself, else its norm's output
             return torch.add(grad, norm_backward(projected @ weight, *statistics), out=self.gradient)
         assert self.normed_gradient is not None
         normed = torch.addmm(grad, projected, weight, out=self.normed_gradient)

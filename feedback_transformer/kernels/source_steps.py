@@ -1,8 +1,9 @@
-"""Attention to a source, the sublayer that a decoder has between its two others, for the steps of `steps.py`:
+"""Attention to a source, a decoder's sublayer between the other two, for the steps of `steps.py`:
 
     q = norm(z) Wq + cq,    a = softmax(q . k_j + mask_j),    o = sum_j dropout(a)_j v_j,    z' = z + o Wo    (pre-norm)
 
-The source does not grow, so what its keys and values get is computed after the loop: one product over all steps.
+The source does not grow, so the gradients of its keys and values are computed after the loop, as one product over all
+steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from feedback_transformer.kernels.norms import Norm, ResidualSum
 
 
 class FoldedSource(NamedTuple):
-    """Weights as the loop wants them, and what they read. Gain and shift are None under pre-norm."""
+    """Weights as the loop needs them, and the source they read. Gain and shift are None under pre-norm."""
 
     query: Tensor  # [L, H*K, D]
     query_shift: Tensor  # [L, H*K]
@@ -33,7 +34,7 @@ class FoldedSource(NamedTuple):
 
 
 class SourceTrace(NamedTuple):
-    """What the backward needs to know. Of a block, [L, T, ..]; of one step, [L, ..]."""
+    """What the backward needs: [L, T, ..] for a block, [L, ..] for one step."""
 
     sums: Tensor  # [L, B, D]         z + attention, before its norm under post-norm
     query: Tensor  # [L, B, H*K]
@@ -73,7 +74,7 @@ class SourceGradients(NamedTuple):
 
 
 class SourceStep(NamedTuple):
-    """The source as one step meets it."""
+    """The source as one step reads it."""
 
     folded: FoldedSource
     trace: SourceTrace
@@ -86,7 +87,7 @@ class SourceUndone(NamedTuple):
     folded: FoldedSource
     trace: SourceTrace
     grads: SourceGradients
-    norm: Norm  # behind the sums
+    norm: Norm  # after the sums
 
     def at(self, t: int) -> SourceUndone:
         return SourceUndone(self.folded, self.trace.at(t), self.grads.at(t), self.norm.at(t))

@@ -54,14 +54,14 @@ class Shared(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the backward needs to know of the forward. Of a block, [L, T, ..]; of one step, [L, ..]."""
+    """What the backward needs from the forward: [L, T, ..] for a block, [L, ..] for one step."""
 
     layers: Tensor  # [L+1, B, D]   x^0..x^L
-    sums: Tensor  # [L, B, D]       x + attention: z, or under post-norm what becomes z by its norm
-    outputs: Tensor  # [L, B, D]    post-norm only: z + feed-forward, what becomes x^{l+1} by its norm
+    sums: Tensor  # [L, B, D]       x + attention: z, or under post-norm the input of z's norm
+    outputs: Tensor  # [L, B, D]    post-norm only: z + feed-forward, the input of x^{l+1}'s norm
     query: Tensor  # [L, B, H*K]
     mixed: Tensor  # [L, B, H*K]    o
-    hidden: Tensor  # [L, B, F]     u behind the dropout: positive exactly where the gradient passes
+    hidden: Tensor  # [L, B, F]     u after dropout: positive exactly where the gradient passes
     memory: Tensor  # [1, B, D]
 
     def at(self, t: int) -> Trace:
@@ -69,7 +69,7 @@ class Trace(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """Recomputed for a whole block at once: before the query, behind the attention's sum, before key_value."""
+    """Recomputed for a whole block at once: before the query, after the attention's sum, before key_value."""
 
     attention: Norm
     sums: Norm
@@ -80,7 +80,7 @@ class Norms(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The gradients that the weight products after the loop take in, laid out like `Trace`."""
+    """The gradients that the weight products after the loop need, laid out like `Trace`."""
 
     query: Tensor  # [L, B, H*K]
     sums: Tensor  # [L, B, D]
@@ -127,10 +127,10 @@ def forward_step(
     pre_norm: bool,
     source: SourceStep | None = None,
 ) -> None:
-    """From trace.layers[0] to all of `trace`, `attention` [L, B*H, n] and the window's last slot.
+    """From trace.layers[0], compute all of `trace`, `attention` [L, B*H, n] and the window's last slot.
 
     offsets [B*H, n] are added to the scores; alive [B*H, 1] is zero for rows that see nothing; queries are multiplied
-    by sharp [B, 1]. A dropped probability is kept with its sign turned, so that a number and its mask need one place.
+    by sharp [B, 1]. A dropped probability is stored negated, so that a number and its mask share one place.
     """
     for index, layer in enumerate(layers):
         x = trace.layers[index]
@@ -179,7 +179,7 @@ def _attend(
     drop: Tensor | None,
     span: Tensor | None,
 ) -> None:
-    """One query a row and head: two batched products, which beat fused attention kernels here."""
+    """One query per row and head: two batched products, which beat fused attention kernels here."""
     keys, values = window  # [B*H, n, K]
     heads = query.view(len(keys), -1)
     scores = torch.mm(heads, position) if offsets is None else torch.addmm(offsets, heads, position)
@@ -213,11 +213,11 @@ def backward_step(
     pre_norm: bool,
     source: SourceUndone | None = None,
 ) -> None:
-    """The transpose of `forward_step`, from the top down.
+    """The backward of `forward_step`, from the top layer down.
 
     On entry grads.input holds the gradient of y, grads.memory that of the memory as an output of the block, and the
-    grad_window's last slot all that later steps want of this step's key and value. On return grads.input holds the
-    gradient of x, and the gradients of the older slots and of the position table have grown by this step's share.
+    grad_window's last slot the gradients of this step's key and value from later steps. On return grads.input holds the
+    gradient of x, and this step's share has been added to the gradients of the older slots and of the position table.
     """
     own = _by_row(grad_window, grads.key_value[0])
     grad_memory = grads.memory[0]
@@ -271,7 +271,7 @@ def backward_step(
 def _feed_forward_backward(
     index: int, grad: Tensor, grads: Gradients, trace: Trace, below: ResidualSum, layer: Layer, pre_norm: bool
 ) -> Tensor:
-    """From the gradient of x^{l+1} to that of the sum below, returned and, like those between, written down."""
+    """From the gradient of x^{l+1} to that of the sum below, which is returned and, like those between, stored."""
     if not pre_norm:
         grads.normed_outputs[index].copy_(grad)
         y = trace.outputs[index]
@@ -295,7 +295,7 @@ def _attend_backward(
     span: Tensor | None,
     grad_span: Tensor | None,
 ) -> None:
-    """ds_j = a_j (da_j - sum_i a_i da_i), and that sum is grad_o . o: K numbers a head to multiply, not n."""
+    """ds_j = a_j (da_j - sum_i a_i da_i), and that sum is grad_o . o: a product of K numbers per head, not n."""
     keys, values = window
     rows = len(keys)
     grad_heads = grad_mixed.view(rows, -1)
@@ -328,7 +328,7 @@ def _window_backward(grad_window: Window, scores: Tensor, kept: Tensor, query: T
 
 
 def _masked(weights: Tensor, span: Tensor) -> Tensor:
-    """weights [.., B*H, n] times span [H, n], or one a layer: [L, B*H, n] times [L, 1, H, n]"""
+    """weights [.., B*H, n] times span [H, n], or one per layer: [L, B*H, n] times [L, 1, H, n]"""
     *layers, rows, _ = weights.shape
     return (weights.view(*layers, rows // span.shape[-2], *span.shape[-2:]) * span).view(weights.shape)
 

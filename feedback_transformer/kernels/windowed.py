@@ -3,8 +3,8 @@
     P[t, j] = softmax_j(q_t . (k_j + p_d) + b_d)        d = M - T + 1 + t - j, how far key j lies behind query t
     y_t     = sum_j P[t, j] v_j
 
-Under autograd the shift from distances d to keys j costs more than the products: every view of it fills and copies all
-scores once more. Here it is one strided view of a padded product, there and back.
+Under autograd the shift from distances d to keys j costs more than the products, because every view of it fills and
+copies all scores again. Here it is one strided view of a padded product, in forward and backward.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ CACHE = 2**21  # bytes of scores at a time
 
 
 class Positions(NamedTuple):
-    """What belongs to the C newest distances, the farthest first: keys [K, C] and bias [H, C].
+    """Position keys [K, C] and bias [H, C] of the C nearest distances, the farthest first.
 
-    Column skip - t + j is query t's for key j; a key without a column is hidden.
+    Query t uses column skip - t + j for key j; a key without a column is hidden.
     """
 
     keys: Tensor
@@ -34,18 +34,18 @@ class Positions(NamedTuple):
         return Positions(self.keys.to(dtype), None if self.bias is None else self.bias.to(dtype), self.skip)
 
     def columns_from(self, first: int, steps: int) -> int:
-        """The first column that any query has for a key from `first` on."""
+        """The first column that any query uses for a key from `first` on."""
         return max(0, self.skip + first - (steps - 1))
 
     def without(self, first: int, steps: int) -> Positions:
-        """For the keys from `first` on."""
+        """The positions for the keys from `first` on."""
         column = self.columns_from(first, steps)
         bias = None if self.bias is None else self.bias[:, column:]
         return Positions(self.keys[:, column:], bias, self.skip + first - column)
 
 
 def lowest(scores: Tensor) -> float:
-    """A score that hides: its exponential is zero, and no sum with a score overflows."""
+    """A score that hides a key: its exponential is zero, and no sum with a score overflows."""
     return torch.finfo(scores.dtype).min / 2
 
 
@@ -64,7 +64,7 @@ def visible(history: Tensor, num_keys: int) -> Tensor:
 def windowed_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
     """query [B, H, T, K], keys [B, H, M, K] -> P [B, H, T, M]
 
-    history [B, T] is how many memories exist before each query; None if all do. Where none does, P means nothing.
+    history [B, T] is how many memories exist before each query; None if all do. Where none does, P is meaningless.
     """
     result: Tensor = _Weights.apply(query, keys, *positions.to(query.dtype), history)  # type: ignore[no-untyped-call]
     return result
@@ -73,10 +73,10 @@ def windowed_weights(query: Tensor, keys: Tensor, positions: Positions, history:
 def windowed_attention(
     query: Tensor, keys: Tensor, values: Tensor, positions: Positions, history: Tensor | None
 ) -> Tensor:
-    """The same, and values [B, H, M, K] -> y [B, H, T, K]: faster on a CPU where there are many scores.
+    """The same with values [B, H, M, K] -> y [B, H, T, K]; faster on a CPU if there are many scores.
 
-    Some rows of the batch at a time, so that their scores stay in a processor's cache (through memory they would go a
-    dozen times), and of those only the keys that one of them sees.
+    Computes a few rows of the batch at a time, so that their scores stay in the cache instead of going through memory a
+    dozen times, and only the keys that one of them sees.
     """
     scores = math.prod(query.shape[:3]) * keys.shape[2] * query.element_size()
     if query.device.type != "cpu" or scores <= 4 * CACHE:
@@ -152,9 +152,9 @@ class _Attention(torch.autograd.Function):
 
 
 def _parts(query: Tensor, keys: Tensor, history: Tensor | None) -> Iterator[tuple[Tensor | slice, int]]:
-    """Rows that are computed together, and the first key that one of them sees; those that see most come first."""
+    """Rows to compute together, and the first key that any of them sees; those that see most come first."""
     (batch, heads, steps, _), num_keys = query.shape, keys.shape[2]
-    row = heads * steps * query.element_size()  # bytes of scores a key
+    row = heads * steps * query.element_size()  # bytes of scores per key
     first, order = torch.zeros(batch, dtype=torch.long), None
     if history is not None:
         first = (distances(steps, num_keys, query.device)[:, 0] - history).amin(dim=1).clamp(0, num_keys - 1)
@@ -178,13 +178,13 @@ def _weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor 
     scores = scores.view(*query.shape[:3], -1)
     if history is not None:
         scores.masked_fill_(~visible(history, keys.shape[2]), lowest(scores))
-    return torch.softmax(scores, dim=-1, out=scores)  # row by row: memory that is new would be slower
+    return torch.softmax(scores, dim=-1, out=scores)  # in place, since softmax goes row by row: fresh memory is slower
 
 
 def _score_gradients(
     dscores: Tensor, query: Tensor, keys: Tensor, positions: Positions
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """dscores [B, H, T, M] -> of query, keys, position keys and bias"""
+    """dscores [B, H, T, M] -> gradients of query, keys, position keys and bias"""
     q, k, d = query.flatten(0, 1), keys.flatten(0, 1), dscores.flatten(0, 1)
     padded, columns = _padded(q, positions.keys, 0.0)
     _shifted(padded, positions.skip, keys.shape[2]).copy_(d)
@@ -196,14 +196,14 @@ def _score_gradients(
 
 
 def _padded(q: Tensor, position: Tensor, filling: float) -> tuple[Tensor, Tensor]:
-    """Room for what belongs to each of C distances, and as many more as there are steps, in which nothing can be seen:
-    [N, T, C + T], filled, and its first C columns [N T, C]."""
+    """A buffer [N, T, C + T] for C distances and T more columns of padding that hide, filled, and its first C columns
+    [N T, C]."""
     rows, steps, _ = q.shape
     padded = q.new_full((rows, steps, position.shape[1] + steps), filling)
     return padded, padded.view(rows * steps, -1)[:, : position.shape[1]]
 
 
 def _shifted(padded: Tensor, skip: int, num_keys: int) -> Tensor:
-    """[N, T, C + T] -> [N, T, M], entry (t, j) being (t, skip - t + j), which may lie in the padding of row t - 1"""
+    """[N, T, C + T] -> [N, T, M]; entry (t, j) is (t, skip - t + j), which may lie in the padding of row t - 1"""
     rows, steps, columns = padded.shape
     return padded.as_strided((rows, steps, num_keys), (steps * columns, columns - 1, 1), skip)

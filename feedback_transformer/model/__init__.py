@@ -1,1 +1,1 @@
-"""The paper's method: cores with one contract, and the models made of them. Start with `feedback.py`."""
+"""The paper's method: cores that follow one contract, and models made from them. Start with `feedback.py`."""

@@ -4,9 +4,9 @@ A memory d steps back (d from 1) is weighted by
 
     span(d) = clamp((z S + R + 1 - d) / R, 0, 1)            z in [0, 1], learned; R the ramp
 
-inside the softmax, a_d = span(d) e^{s_d} / sum_i span(i) e^{s_i}, and looking far costs: the loss gets
-coefficient * mean(z) * S  a layer. Memories of weight zero change nothing, so beyond the longest span nothing is
-computed at all, which is what makes short spans cheap.
+inside the softmax, a_d = span(d) e^{s_d} / sum_i span(i) e^{s_i}, and long spans are penalised: each layer adds
+coefficient * mean(z) * S to the loss. Memories of weight zero have no effect, so nothing is computed beyond the longest
+span, which is what makes short spans cheap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-STRIDE = 64  # the attended window grows and shrinks in these steps, so that its shape seldom changes
+STRIDE = 64  # the attended window changes in multiples of this, so that its shape seldom changes
 
 
 class AdaptiveSpan(nn.Module):
@@ -31,7 +31,7 @@ class AdaptiveSpan(nn.Module):
         return ((longest - distance) / self.ramp).clamp(0, 1)
 
     def reach(self) -> int:
-        """How many steps back the farthest-looking head sees, in whole strides; at most the window."""
+        """How far back the farthest-looking head sees, rounded up to whole strides; at most the window."""
         farthest = float(self.extent.detach().max()) * self.memory_size + self.ramp
         return min(self.memory_size, max(1, -int(-farthest // STRIDE)) * STRIDE)
 
@@ -41,7 +41,7 @@ class AdaptiveSpan(nn.Module):
 
     @torch.no_grad()
     def clamp_(self) -> None:
-        """Back into [0, 1], after every update."""
+        """Clamp z to [0, 1], after every update."""
         self.extent.clamp_(0, 1)
 
 

@@ -45,12 +45,12 @@ class RelativePosition(nn.Module):
             self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, reach]
 
     def table(self, columns: int) -> tuple[Tensor, Tensor | None]:
-        """What belongs to the newest `columns` distances: keys [K, columns] and bias [H, columns]."""
+        """The part for the nearest `columns` distances: keys [K, columns] and bias [H, columns]."""
         return _newest(self.keys, columns), None if self.bias is None else _newest(self.bias, columns)
 
     def columns(self, steps: int, num_keys: int) -> tuple[int, int]:
-        """How many distances the queries of a block can have, whose last key is one step before its last query; and
-        which of them, counted from the farthest, the first query has to the first key.
+        """How many distances occur in a block whose last key is one step before its last query; and the index, counted
+        from the farthest, of the distance from the first query to the first key.
         """
         skip = self.window - (num_keys - steps + 1)
         first = max(0, skip - (steps - 1))
@@ -58,13 +58,13 @@ class RelativePosition(nn.Module):
 
 
 def _newest(own: Tensor, columns: int) -> Tensor:
-    """The last columns of `own`, its first one again and again where there are not as many."""
+    """The last columns of `own`, with its first one repeated if there are fewer."""
     missing = columns - own.shape[1]
     return torch.cat([own[:, :1].expand(-1, missing), own], dim=1) if missing > 0 else own[:, -missing:]
 
 
 class KeyValue(nn.Module):
-    """Memories to keys and values. Under pre-norm the memory has a norm of its own in front."""
+    """Projects memories to keys and values. Under pre-norm the memory is normed first."""
 
     def __init__(self, model_dim: int, num_heads: int, head_dim: int, pre_norm: bool) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class KeyValue(nn.Module):
 class Attention(nn.Module):
     """softmax((q . (k_j + p_j)) / sqrt(K) + b_j) v_j over the memories j that exist; zero where none does.
 
-    With `log_scale` q is multiplied by ln(n + 1) / 3, n being how many exist.
+    With `log_scale`, q is multiplied by ln(n + 1) / 3, where n memories exist.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, memory: Projection, position: RelativePosition, history: Tensor | None) -> Tensor:
         """x [B, T, D], keys and values [B, H, M, K], history [B, T] -> [B, T, D]
 
-        history is how many memories exist before each query; None if all do that the window leaves in sight.
+        history is how many memories exist before each query; None if all in the window do.
         """
         keys, values = memory
         query = self.to_query(x) * self.scale
@@ -126,13 +126,13 @@ class Attention(nn.Module):
                 probabilities = weigh(probabilities, self.span.mask(distances(steps, num_keys, x.device)).to(x.dtype))
             mixed = self.dropout(probabilities) @ values
         if history is not None:
-            # A row that sees nothing has spread its attention over hidden slots: its output is zero.
+            # A row that sees nothing has attended to hidden slots: set its output to zero.
             mixed = mixed * (history > 0)[:, None, :, None]
         return self.to_output(mixed.transpose(1, 2).flatten(-2))
 
 
 def single_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
-    """What one query [B, H, 1, K] takes of each key [B, H, M, K], where there is nothing to shift: [B, H, 1, M]"""
+    """Attention weights [B, H, 1, M] of one query [B, H, 1, K] over keys [B, H, M, K]; no shift is needed."""
     scores = query @ keys.transpose(-1, -2) + query @ positions.keys
     if positions.bias is not None:
         scores = scores + positions.bias[:, None]
@@ -142,7 +142,7 @@ def single_weights(query: Tensor, keys: Tensor, positions: Positions, history: T
 
 
 class Dropout(nn.Dropout):
-    """nn.Dropout, with masks that cost an eighth on a CPU."""
+    """nn.Dropout, with masks that cost an eighth as much on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0 or x.device.type != "cpu":

@@ -23,7 +23,7 @@ SOURCE_WEIGHTS = (
 
 
 class FeedForward(nn.Module):
-    """W2 relu(W1 x + b1) + b2, with dropout behind the ReLU."""
+    """W2 relu(W1 x + b1) + b2, with dropout after the ReLU."""
 
     def __init__(self, model_dim: int, ff_dim: int, dropout: float) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Block(nn.Module):
     pre-norm:   z = x + Attn(LN(x)),    y = z + FF(LN(z))
     post-norm:  z = LN(x + Attn(x)),    y = LN(z + FF(z))
 
-    A decoder's block attends to a source in between, in the same way.
+    A decoder's block also attends to a source in between, in the same way.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Block(nn.Module):
 class Stack(nn.Module):
     """The parameters of an attention core: L blocks, their key/value projections, positions, the final norm.
 
-    The two cores differ only in the order in which they compute it: a step at a time, or a block at a time.
+    The two attention cores differ only in the order of computation: step by step, or layer by layer over a block.
     """
 
     def __init__(self, config: ModelConfig, num_memories: int) -> None:
@@ -124,17 +124,17 @@ class Stack(nn.Module):
         return AdaptiveSpan(config.num_heads, config.memory_size, config.span_ramp)
 
     def spans(self) -> list[AdaptiveSpan]:
-        """Of all layers; empty without adaptive spans."""
+        """The adaptive spans of all layers; empty if there are none."""
         return [block.attention.span for block in self.blocks if block.attention.span is not None]  # type: ignore[union-attr, misc]
 
     def reach(self, layer: int | None = None) -> int:
-        """How many memories are worth looking at, for a layer or for any: the window, or the longest adaptive span."""
+        """How far back a layer, or any layer, looks: the window, or the longest adaptive span."""
         spans = self.spans() if layer is None else self.spans()[layer : layer + 1]
         return max((span.reach() for span in spans), default=self.memory_size)
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
-        """Each layer adds two or three terms to the residual stream: keep its variance from growing with depth."""
+        """Each layer adds two or three terms to the residual stream; keep its variance from growing with depth."""
         for block in self.blocks:
             terms = [block.attention.to_output, block.feed_forward.contract]  # type: ignore[union-attr]
             if block.source_attention is not None:
@@ -144,13 +144,13 @@ class Stack(nn.Module):
                     parameter.div_(math.sqrt(len(terms) * self.num_layers))
 
     def read(self, encoded: Tensor, padding: Tensor) -> Source:
-        """encoded [B, N, D], padding [B, N] -> the source as the layers read it, each with a projection of its own"""
+        """encoded [B, N, D], padding [B, N] -> the source as the layers read it, projected for each layer"""
         keys, values = map(torch.stack, zip(*(pair(encoded) for pair in self.source_key_values), strict=True))
         if self.log_scale:
             keys = keys * source_sharpness(padding, encoded)
         positions = torch.arange(1, padding.shape[1] + 1, device=padding.device)
         length = (positions * ~padding).amax(dim=1)
-        length = torch.where(length == 0, padding.shape[1], length)  # of nothing but padding all is read alike
+        length = torch.where(length == 0, padding.shape[1], length)  # a row of padding only is read as a whole
         return Source(keys, values, padding_mask(padding, encoded)[:, 0, 0], length)
 
     def check_source(self, source: Source | None) -> None:
@@ -158,15 +158,15 @@ class Stack(nn.Module):
             raise ConfigError(
                 "this core reads a source (encoder_layers > 0): give it one, source=..."
                 if source is None
-                else "this core reads no source: leave source away, or set encoder_layers"
+                else "this core reads no source: leave out source, or set encoder_layers"
             )
 
     def kept_layers(self) -> list[bool]:
-        """Which layers LayerDrop leaves in, to be drawn once a block."""
+        """Which layers LayerDrop keeps, drawn once per block."""
         return kept_layers(self.num_layers, self.layer_drop if self.training else 0.0)
 
     def project(self, memory: Tensor, existing: Tensor | None = None) -> tuple[Projection, ...]:
-        """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one a layer.
+        """memory [B, N, M, D] -> the keys and values that the layers read: one pair for all, or one per layer.
 
         Where only some slots exist [B, M], only those are projected: the others are never read.
         """
@@ -191,7 +191,7 @@ class Stack(nn.Module):
         return tuple(empty.index_put((existing,), x).transpose(1, 2) for x in (keys, values))
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
-        """The state to start from, an empty one if there is none, with its keys and values."""
+        """The state to start from (empty if there is none), with its keys and values."""
         state = MemoryState.begin(state, self.num_memories, x)
         if state.projected is None:
             state = MemoryState(state.memory, state.length, self.project(state.memory, state.existing()))
@@ -206,7 +206,7 @@ class Stack(nn.Module):
         history: Tensor | None,
         source: Source | None = None,
     ) -> Tensor:
-        """Block `index` applied to x [B, T, D] with the keys and values that are its own, as far as its heads see."""
+        """Block `index` applied to x [B, T, D] with its keys and values, as far back as its heads see."""
         block = self.blocks[index]
         keys, values = projected[pick(index, len(projected))]
         if self.adaptive_span:
@@ -217,12 +217,12 @@ class Stack(nn.Module):
     def weights(self, mixing: Tensor, reach: int, kept: Sequence[bool]) -> BlockWeights:
         """The parameters as the engines take them, stacked over the kept layers; mixing [L+1] is the composition's.
 
-        Of what belongs to a distance only the newest `reach` columns, for a block that is shown no older memories.
+        Parameters per distance have only the nearest `reach` columns, for a block that is given no older memories.
         """
         position_keys, position_bias = self.position.table(reach)
         blocks, key_values = list(compress(self.blocks, kept)), list(self.key_values)
         spans = list(compress(self.spans(), kept))
-        if not all(kept):  # a layer that is left out gives what it gets: its share of the memory goes to the one below
+        if not all(kept):  # a dropped layer passes its input on, so its share of the memory goes to the layer below
             given = torch.tensor([0, *accumulate(kept)], device=mixing.device)
             mixing = mixing.new_zeros(len(blocks) + 1).index_add(0, given, mixing)
             key_values = key_values if len(key_values) == 1 else list(compress(key_values, kept))
@@ -254,7 +254,7 @@ class Stack(nn.Module):
         )
 
     def is_plain(self) -> bool:
-        """As it was built, and nobody hooks into it or has set a part apart: then an engine may take its place."""
+        """Whether no part has hooks or has been replaced, so that an engine may compute in its place."""
         return all(self._as_built(module) for module in self.modules())
 
     def _as_built(self, module: nn.Module) -> bool:
@@ -268,14 +268,14 @@ class Stack(nn.Module):
         return type(module) in PLAIN and is_untouched(module)
 
     def options(self) -> BlockOptions:
-        """Dropout masks come from a seed that is drawn here, so that a restored random state gives them again."""
+        """Options for an engine. The dropout masks' seed is drawn here, so a restored random state repeats them."""
         dropout = self.dropout if self.training else 0.0
         seed = int(torch.randint(2**62, ())) if dropout else 0
         return BlockOptions(self.num_heads, self.pre_norm, dropout, seed, self.log_scale)
 
 
 def is_untouched(module: nn.Module) -> bool:
-    """Nobody hooks into it, and it has the `forward` of its class."""
+    """Whether it has no hooks and the `forward` of its class."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return not any(hooks) and "forward" not in vars(module)
 
@@ -286,7 +286,7 @@ def kept_layers(num_layers: int, drop: float) -> list[bool]:
 
 
 def pick(layer: int, available: int) -> int:
-    """One for all layers, or one a layer."""
+    """The index of a layer's item when there is one for all layers, or one per layer."""
     return layer if available > 1 else 0
 
 

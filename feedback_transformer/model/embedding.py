@@ -1,9 +1,9 @@
 """From tokens to vectors and back: plain embedding and output layer, or adaptive ones for large vocabularies.
 
 Adaptive input (Baevski & Auli 2018) and adaptive softmax (Grave et al. 2017): symbols are sorted by frequency and cut
-into clusters; a rarer cluster has narrower embeddings, each widened to D by a projection of its own. Cluster i holds
-symbols cutoffs[i-1] .. cutoffs[i] with embeddings of width D / 4^i. With tied weights the same embeddings and
-projections serve input and output.
+into clusters; rarer clusters have narrower embeddings, projected to D by a matrix per cluster. Cluster i holds symbols
+cutoffs[i-1] .. cutoffs[i] with embeddings of width D / 4^i. With tied weights, input and output share embeddings and
+projections.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NARROWING = 4
 
 
 def check_tokens(tokens: Tensor, size: int) -> None:
-    """Refuse tokens that a vocabulary of that size has not."""
-    # On an accelerator the look would wait for the device; there, and in a graph, the data's own checks must do.
+    """Raise an error for tokens outside a vocabulary of that size."""
+    # On an accelerator this would wait for the device; there, and in a graph, the data's own checks must suffice.
     if torch.compiler.is_compiling() or tokens.device.type != "cpu" or not tokens.numel():
         return
     low, high = (int(bound) for bound in torch.aminmax(tokens))
@@ -75,7 +75,7 @@ class AdaptiveInput(nn.Module):
 
 
 class PlainHead(nn.Linear):
-    """One logit a symbol."""
+    """One logit per symbol."""
 
     def forward(self, y: Tensor) -> Tensor:
         """y [.., D] -> logits [.., V]"""
@@ -87,7 +87,7 @@ class PlainHead(nn.Linear):
 
 
 class AdaptiveHead(nn.Module):
-    """The first cluster's symbols and one entry for each rarer cluster share a softmax; each of those has its own.
+    """One softmax over the first cluster's symbols and an entry for each rarer cluster, and one within each of those.
 
     log p(symbol) = log p(cluster) + log p(symbol | cluster)
     """
@@ -108,7 +108,7 @@ class AdaptiveHead(nn.Module):
         return torch.cat(parts, dim=-1)
 
     def losses(self, y: Tensor, labels: Tensor) -> Tensor:
-        """y [n, D], labels [n] -> negative log-likelihoods [n]; rare clusters are computed only where asked for."""
+        """y [n, D], labels [n] -> negative log-likelihoods [n]; rare clusters are computed only where they occur."""
         first = self.clusters.bounds[1]
         cluster = torch.bucketize(labels, torch.tensor(self.clusters.bounds[1:-1], device=labels.device), right=True)
         target = torch.where(cluster == 0, labels, first + cluster - 1)
@@ -124,7 +124,7 @@ class AdaptiveHead(nn.Module):
     def _head(self, y: Tensor) -> Tensor:
         """Log-probabilities of the first cluster's symbols and of the other clusters."""
         symbols, entries = self.clusters.embeddings[0], self.entries.weight
-        if y.numel() < y.shape[-1] ** 2:  # fewer rows than columns: the logits are smaller than the weights, to join
+        if y.numel() < y.shape[-1] ** 2:  # few rows: joining logits is cheaper than joining weights
             logits = torch.cat([linear(y, symbols), linear(y, entries)], dim=-1) + self.bias
         else:
             logits = linear(y, torch.cat([symbols, entries]), self.bias)

@@ -1,7 +1,7 @@
-"""A standard Transformer encoder: every position of a source reads every other, all at once.
+"""A standard Transformer encoder: every position of a source attends to every other, in parallel.
 
 Only the decoder of the paper's translation models is a Feedback Transformer: a source is known as a whole, so there is
-no past whose highest layers could be read.
+no past whose higher layers could be read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def sinusoids(length: int, dim: int, like: Tensor) -> Tensor:
 
 
 class DistanceBias(nn.Module):
-    """A learned bias a head and distance, to the left and to the right, the same for all distances beyond `reach`."""
+    """A learned bias per head and signed distance, the same for all distances beyond `reach`."""
 
     def __init__(self, num_heads: int, reach: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class DistanceBias(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention to all positions, then feed-forward, each with a residual and a norm, in front (pre) or behind."""
+    """Attention to all positions, then feed-forward, each with a residual and a norm, before (pre) or after (post)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class EncoderLayer(nn.Module):
 
 
 class NeighbourLayer(nn.Module):
-    """As an encoder layer, but a convolution over the `source_reach` neighbours to each side instead of attention.
+    """Like an encoder layer, but with a convolution over `source_reach` neighbours to each side instead of attention.
 
-    What it finds at a position is the same in a string of any length.
+    Its output at a position does not depend on the length of the string.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -93,7 +93,7 @@ class NeighbourLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """`encoder_layers` layers over embedded tokens, with positions as `source_positions` says."""
+    """`encoder_layers` layers over embedded tokens, with positions as set by `source_positions`."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Encoder(nn.Module):
                     parameter.div_(math.sqrt(2 * len(self.layers)))
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """x [B, S, D], padding [B, S] true where nothing stands -> [B, S, D], of no account at padding"""
+        """x [B, S, D], padding [B, S] (true where there is no token) -> [B, S, D], meaningless at padding"""
         reads = self._all_positions(x, padding) if self.attends else ((~padding).unsqueeze(-1).to(x.dtype),)
         if self.attends and self.distance is None:
             x = x + sinusoids(x.shape[1], x.shape[2], x)
@@ -127,7 +127,7 @@ class Encoder(nn.Module):
         return self.final_norm(x)
 
     def _all_positions(self, x: Tensor, padding: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What a layer that attends is given: a mask to add to scores, and what keys are multiplied by."""
+        """For layers with attention: a mask to add to the scores, and the factor of the keys."""
         mask = padding_mask(padding, x)
         if self.distance is not None:
             mask = mask + self.distance(x.shape[1])

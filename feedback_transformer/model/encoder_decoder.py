@@ -1,4 +1,4 @@
-"""Source tokens in, target tokens out: an encoder, and a core that reads it, between one embedding and its head."""
+"""Source tokens in, target tokens out: an encoder and a core that reads it, between an embedding and a head."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ DECODERS: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transf
 
 
 class EncoderDecoder(nn.Module):
-    """Translates: `encode` reads the source once, then the decoder writes the target a step at a time.
+    """Translates: `encode` reads the source once, then the decoder writes the target step by step.
 
-    Source and target share one vocabulary and one embedding, and with `tie_weights` the output layer too. Padding (the
-    token 0) may stand behind a source or a target, and changes nothing.
+    Source and target share one vocabulary and one embedding, and with `tie_weights` the output layer too. A source or
+    target may be padded at the end (with token 0), which changes nothing.
 
     >>> import torch
     >>> model = EncoderDecoder(ModelConfig(model_dim=16, encoder_layers=2, num_layers=1), vocab_size=9)
     >>> source = torch.tensor([[5, 6, 7, END], [8, END, PAD, PAD]])
     >>> model(source, torch.tensor([[BEGIN, 6], [BEGIN, 7]])).shape             # logits of whole targets
     torch.Size([2, 2, 9])
-    >>> reader = model.read(source)                                             # or one step after the other
+    >>> reader = model.read(source)                                             # or step by step
     >>> logits, state = reader.step(torch.tensor([BEGIN, BEGIN]))
     """
 
@@ -45,7 +45,7 @@ class EncoderDecoder(nn.Module):
         if isinstance(self.core, FeedbackTransformer):
             self.core.engine = engine
         self.embedding = nn.Embedding(vocab_size, config.model_dim)
-        # Drawn small, as the output layer needs them, and scaled up to `embedding_std` where they are inputs.
+        # Drawn small, as the output layer needs them, and scaled up to `embedding_std` as inputs.
         nn.init.normal_(self.embedding.weight, std=config.model_dim**-0.5)
         self.embedding_scale = config.embedding_std * config.model_dim**0.5
         self.head = PlainHead(config.model_dim, vocab_size)
@@ -55,21 +55,21 @@ class EncoderDecoder(nn.Module):
         self.output_dropout = nn.Dropout(config.output_dropout)
 
     def encode(self, tokens: Tensor) -> Source:
-        """tokens [B, S] -> what the decoder reads of them, projected once for all its layers"""
+        """tokens [B, S] -> what the decoder reads, projected once for each of its layers"""
         padding = tokens == PAD
         encoded = self.encoder(self._embed(tokens), padding)
         return self.core.stack.read(encoded, padding)  # type: ignore[union-attr, operator]
 
     def read(self, tokens: Tensor) -> Reader:
-        """A model of the target alone, which has read the source tokens [B, S]."""
+        """A model of the target alone, given source tokens [B, S]."""
         return Reader(self, self.encode(tokens))
 
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
-        """Whole pairs: source [B, S], the target as far as it is known [B, T] -> logits of what comes next [B, T, V]"""
+        """Whole pairs: source [B, S], target so far [B, T] -> logits of the next tokens [B, T, V]"""
         return self.read(source)(tokens)[0]
 
     def spans(self) -> list[AdaptiveSpan]:
-        """The adaptive spans of all layers, whose penalty a training adds to the loss."""
+        """The adaptive spans of all layers, whose penalty is added to the training loss."""
         return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
 
     def _embed(self, tokens: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class EncoderDecoder(nn.Module):
 
 @dataclass(frozen=True)
 class Reader:
-    """A decoder beside its source, called as a language model is. Its states may have several rows a source (beams)."""
+    """A decoder with its source, called like a language model. Its states may have several rows per source (beams)."""
 
     model: EncoderDecoder
     source: Source
@@ -111,4 +111,4 @@ def _check(config: ModelConfig, vocab_size: int) -> None:
             f"ModelConfig.core = {config.core!r} cannot read a source; choose one of {', '.join(DECODERS)}"
         )
     if config.cutoffs:
-        raise ConfigError(f"ModelConfig.cutoffs = {config.cutoffs} are for language models; leave them away here")
+        raise ConfigError(f"ModelConfig.cutoffs = {config.cutoffs} are for language models; leave them out here")

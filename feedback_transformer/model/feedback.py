@@ -6,11 +6,11 @@ is computed through all its layers before the next one begins, and leaves behind
     x_t^{l+1} = Block_l(x_t^l, {m_{t-S}, .., m_{t-1}})        every layer attends to the same past memories
     m_t       = sum_{l=0..L} softmax(w)_l x_t^l               Eq. 1; x_t^0 is the input of the step
 
-so the lowest layer of now reads the highest layer of the past, and what a step has computed can be computed upon
-at the next one, without end. Keys and values follow from m_t alone, so that all layers can share them.
+so the lowest layer of the current step reads the highest layer of past steps, and each step can build on everything the
+last one has computed, without limit. Keys and values depend on m_t alone, so all layers can share them.
 
-`step` is the definition; `forward` is `step` repeated, by an engine of `kernels/` that computes the same numbers faster
-where one covers the model.
+`step` is the definition; `forward` is `step` repeated, computed faster by an engine of `kernels/` if one covers the
+model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FeedbackTransformer(nn.Module):
 
     >>> core = FeedbackTransformer(ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=8))
     >>> y, state = core(torch.randn(3, 5, 16))              # a block of five steps, from an empty memory
-    >>> y, state = core.step(torch.randn(3, 16), state)     # and one step more
+    >>> y, state = core.step(torch.randn(3, 16), state)     # and one more step
     >>> y.shape, state.memory.shape
     (torch.Size([3, 16]), torch.Size([3, 1, 6, 16]))
     """
@@ -52,7 +52,7 @@ class FeedbackTransformer(nn.Module):
         source: Source | None = None,
         kept: Sequence[bool] | None = None,
     ) -> tuple[Tensor, MemoryState]:
-        """One step: x [B, D] -> [B, D]. A decoder reads a source; `kept` are the layers that LayerDrop leaves in."""
+        """One step: x [B, D] -> [B, D]. A decoder reads a source; `kept` are the layers that LayerDrop keeps."""
         self.stack.check_source(source)
         if not torch.is_grad_enabled() and self._steps_natively(x, state):
             return self._native_step(x, state, source)
@@ -73,7 +73,7 @@ class FeedbackTransformer(nn.Module):
         reset: Tensor | None = None,
         source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
-        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true start with an empty memory."""
         self.stack.check_source(source)
         kept = self.stack.kept_layers()
         faster = None if _exporting() else self._by_engine(x, state, reset, source, kept)
@@ -95,7 +95,7 @@ class FeedbackTransformer(nn.Module):
             return False
         going_on = state is not None and isinstance(state.room, Stream) and x.dtype == state.memory.dtype
         if going_on and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
-            return self.engine in ("auto", "native")  # the rest was asked when the stream began
+            return self.engine in ("auto", "native")  # the rest was checked when the stream began
         return choose(self.engine, self._needs(x)).name == "native"
 
     def _native_step(self, x: Tensor, state: MemoryState | None, source: Source | None) -> tuple[Tensor, MemoryState]:
@@ -127,12 +127,12 @@ class FeedbackTransformer(nn.Module):
         source: Source | None,
         kept: Sequence[bool],
     ) -> tuple[Tensor, MemoryState] | None:
-        """A block by the chosen engine, or None if that is the loop. The next step or block computes projections."""
+        """A block by the chosen engine, or None if that is the loop. The next step or block recomputes projections."""
         engine = choose(self.engine, self._needs(x))
         if engine.block is None or not any(kept):
             return None
         state = MemoryState.begin(state, 1, x)
-        # The state keeps all memories, since a span may grow again; the block is shown those that a span reaches.
+        # The state keeps all memories, since a span may grow again; the block is given those that a span reaches.
         reach = self.stack.reach()
         seen = state.memory[:, 0, max(0, state.memory.shape[2] - reach) :]
         weights, options = self._weights(reach, kept)
@@ -145,5 +145,5 @@ class FeedbackTransformer(nn.Module):
 
 
 def _exporting() -> bool:
-    """A graph for elsewhere must be made of operations that exist elsewhere (before torch 2.7 no way to tell)."""
+    """Whether torch is exporting, which needs standard operations only (before torch 2.7 this cannot be detected)."""
     return bool(getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)())

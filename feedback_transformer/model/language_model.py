@@ -18,11 +18,11 @@ from feedback_transformer.model.transformer import Transformer
 CORES: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer, "lstm": LSTM}
 
 
-NO_LABEL = -100  # positions at which nothing is asked; the value that cross_entropy leaves out
+NO_LABEL = -100  # positions without a label; the value that cross_entropy ignores
 
 
 def make_ends(config: ModelConfig, vocab_size: int, output_size: int) -> tuple[nn.Module, nn.Module]:
-    """The embedding and the head, plain, or adaptive where there are cutoffs."""
+    """The embedding and the head: plain, or adaptive if there are cutoffs."""
     dim, cutoffs = config.model_dim, config.cutoffs
     if (config.tie_weights or cutoffs) and output_size != vocab_size:
         raise ConfigError(
@@ -41,14 +41,14 @@ def make_ends(config: ModelConfig, vocab_size: int, output_size: int) -> tuple[n
 
 
 class LanguageModel(nn.Module):
-    """Predicts a symbol at every position: the next token, or, with an `output_size` of its own, any label.
+    """Predicts a symbol at every position: the next token or, with a separate `output_size`, any label.
 
     >>> import torch
     >>> model = LanguageModel(ModelConfig(model_dim=16), vocab_size=7, output_size=3)
     >>> logits, state = model(torch.tensor([[1, 2, 3, 4]]))
     >>> logits.shape
     torch.Size([1, 4, 3])
-    >>> logits, state = model.step(torch.tensor([5]), state)    # one token more
+    >>> logits, state = model.step(torch.tensor([5]), state)    # one more token
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LanguageModel(nn.Module):
         self.output_dropout = nn.Dropout(config.output_dropout)
 
     def forward(self, tokens: Tensor, state: Any = None, reset: Tensor | None = None) -> tuple[Tensor, Any]:
-        """A block: tokens [B, T] -> logits [B, T, V]. Rows where reset [B, T] is true begin anew before that step."""
+        """A block: tokens [B, T] -> logits [B, T, V]. Rows where reset [B, T] is true start afresh before that step."""
         y, state = self.core(self._embed(tokens), state, reset)
         return self.head(self.output_dropout(y)), state
 
@@ -89,7 +89,7 @@ class LanguageModel(nn.Module):
     def losses(
         self, tokens: Tensor, labels: Tensor, state: Any = None, reset: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Negative log-likelihoods of labels [B, T], flat [n], where they are not NO_LABEL.
+        """Negative log-likelihoods [n] of the labels [B, T] that are not NO_LABEL, flattened.
 
         The same as from the logits, but an adaptive softmax computes only what it needs.
         """
@@ -98,7 +98,7 @@ class LanguageModel(nn.Module):
         return self.head.losses(self.output_dropout(y[asked]), labels[asked]), state  # type: ignore[operator]
 
     def spans(self) -> list[AdaptiveSpan]:
-        """The adaptive spans of all layers, whose penalty a training adds to the loss."""
+        """The adaptive spans of all layers, whose penalty is added to the training loss."""
         return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
 
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:

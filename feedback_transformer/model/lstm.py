@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from feedback_transformer.config import ModelConfig
 
-SHUT = -1e4  # before the sigmoid: zero behind it, in every dtype
+SHUT = -1e4  # a gate's input: exactly zero after the sigmoid, in every dtype
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LSTMState:
         return self._map(lambda x: x.to(device))
 
     def tensors(self) -> dict[str, Tensor]:
-        """What to save; `from_tensors` gives the state back."""
+        """What to save; `from_tensors` restores the state."""
         return {"hidden": self.hidden, "cell": self.cell}
 
     @classmethod
@@ -49,7 +49,7 @@ class LSTMState:
 
 
 class LSTM(nn.Module):
-    """A core: `num_layers` LSTM layers of width `model_dim`; attention settings mean nothing to it."""
+    """A core: `num_layers` LSTM layers of width `model_dim`; it ignores the attention settings."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class LSTM(nn.Module):
     def forward(
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
-        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        """A block: x [B, T, D] -> [B, T, D]. Where reset [B, T] is true, the row's state is zero before that step."""
         state = None if state is None else state._map(lambda own: own.to(x.dtype))
         if reset is None or not reset.any():
             return self._run(x, state)
@@ -89,11 +89,11 @@ class LSTM(nn.Module):
         return y, LSTMState(hidden, cell)
 
     def _run_anew(self, x: Tensor, state: LSTMState, reset: Tensor) -> tuple[Tensor, LSTMState]:
-        """A block of rows that all begin anew somewhere, in one go.
+        """A block with resets in every row, in one call.
 
-        Where a row begins anew it gets one more step, a blank, at which the input and forget gates are held shut:
-        behind it cell and hidden vector are zero, c = 0 c + 0 g and h = o tanh(0). Rows of fewer resets get as many
-        blanks, the spare ones at their first.
+        At each reset a row gets an extra blank step, at which the input and forget gates are held shut, so that cell
+        and hidden vectors become zero: c = 0 c + 0 g and h = o tanh(0). Rows with fewer resets get as many blanks, the
+        spare ones at their first reset.
         """
         before = reset.cumsum(dim=1)
         blanks = int(before[:, -1].max())
@@ -114,7 +114,7 @@ class LSTM(nn.Module):
         return y, LSTMState(torch.stack(hidden, dim=1).to(x.dtype), torch.stack(cell, dim=1).to(x.dtype))
 
     def _weights(self, layer: int) -> list[Tensor]:
-        """The layer's parameters, with an input more that shuts the gates i and f (of i, f, g, o)."""
+        """The layer's parameters, with an extra input that shuts the gates i and f (of i, f, g, o)."""
         from_input, *others = (getattr(self.lstm, name) for name in self.lstm._all_weights[layer])
         shut = from_input.new_zeros(4, self.config.model_dim)
         shut[:2] = SHUT

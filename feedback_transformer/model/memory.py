@@ -18,8 +18,8 @@ from feedback_transformer.config import check_composition
 if TYPE_CHECKING:
     from feedback_transformer.kernels.decoding import Stream
 
-SPARE_SLOTS = 64  # of a new buffer; more only where there are as many to copy: memory that is new is slow
-SPARSE = 0.75  # of the slots: with fewer it pays to pick those that exist
+SPARE_SLOTS = 64  # of a new buffer, more only if as many are copied: fresh memory is slow
+SPARSE = 0.75  # if a smaller share of the slots exists, it pays to pick those
 Projection = tuple[Tensor, Tensor]  # keys and values, each [B, H, M, K]
 
 
@@ -28,7 +28,7 @@ class Composition(nn.Module):
 
     m_t^n = sum_l mixing[n, l] x_t^l
 
-    Row n of `mixing` is read by every layer when there is one row, by layer n when there are L.
+    With one row of `mixing`, all layers read the same memory; with L rows, layer n reads row n's.
     """
 
     def __init__(self, mixing: Tensor) -> None:
@@ -47,7 +47,7 @@ class Composition(nn.Module):
 
 
 class LearnedComposition(Composition):
-    """mixing = softmax(w) over the layers that a row may use; w is zero at first, their average, or `start`."""
+    """mixing = softmax(w) over the layers that a row may use; w starts at zero (their average) or at `start`."""
 
     def __init__(self, allowed: Tensor, start: Tensor | None = None) -> None:
         super().__init__(torch.zeros_like(allowed).masked_fill(allowed == 0, float("-inf")))
@@ -57,7 +57,7 @@ class LearnedComposition(Composition):
         return torch.softmax(self.logits + super().mixing(), dim=-1)
 
 
-COMPOSITIONS = {Composition, LearnedComposition}  # which are nothing but their `mixing`
+COMPOSITIONS = {Composition, LearnedComposition}  # fully described by their `mixing`, so engines can compute them
 
 
 def weighted_sum(num_layers: int, top: float = 0.0) -> Composition:
@@ -68,7 +68,7 @@ def weighted_sum(num_layers: int, top: float = 0.0) -> Composition:
 
 
 def one_layer(num_layers: int, layer: int) -> Composition:
-    """m_t = x_t^layer, 0 being the embedding and L the top."""
+    """m_t = x_t^layer, where 0 is the embedding and L the top layer."""
     return Composition(torch.eye(num_layers + 1)[layer : layer + 1])
 
 
@@ -78,7 +78,7 @@ def average(num_layers: int) -> Composition:
 
 
 def recurrent(num_layers: int) -> Composition:
-    """Layer l reads its own past outputs and those below, like a deep RNN: a learned mix of x^0..x^l each."""
+    """Layer l reads its own past outputs and those below, like a deep RNN: a learned mix of x^0..x^l for each layer."""
     return LearnedComposition(torch.ones(num_layers, num_layers + 1).tril(diagonal=1))
 
 
@@ -103,10 +103,10 @@ def composition(name: str, num_layers: int, top: float = 0.0) -> Composition:
 
 
 class Room(NamedTuple):
-    """Buffers with free slots behind a state's windows: a step writes into them, where it would copy a window.
+    """Buffers with free slots after a state's windows, into which a step writes instead of copying a window.
 
-    Slots before `end` belong to states and never change. Only the newest state of a room may write behind it; one
-    that was stepped from before finds `written` ahead of its own end, and copies.
+    Slots before `end` belong to states and never change. Only the newest state of a room may write after them; an older
+    one finds `written` ahead of its own end, and copies.
     """
 
     buffers: list[Tensor]
@@ -127,9 +127,9 @@ class Room(NamedTuple):
 class MemoryState:
     """All that an attention core knows of the past. Slots are in order of time, the newest last.
 
-    `projected` are the keys and values of those memories, kept so that a step need not project them again.
-    They follow from the memories and the current weights; `detach` drops them, so that the next block
-    projects them anew: once a block, with the weights of that block.
+    `projected` are the keys and values of those memories, kept so that a step need not project them again. They depend
+    on the memories and the current weights; `detach` drops them, so that each block projects them once, with its own
+    weights.
     """
 
     memory: Tensor  # [B, N, M, D]
@@ -144,23 +144,23 @@ class MemoryState:
 
     @classmethod
     def begin(cls, state: MemoryState | None, num_memories: int, x: Tensor) -> MemoryState:
-        """To go on from with inputs x: an empty one if there is none; in their number type, in which projections are to
-        be made anew."""
+        """The state to continue from with inputs x, empty if there is none. It has their dtype; if that changes,
+        projections are dropped."""
         if state is None:
             return cls.empty(len(x), num_memories, like=x)
         return state if state.memory.dtype == x.dtype else cls(state.memory.to(x.dtype), state.length)
 
     @classmethod
     def of_stream(cls, stream: Stream) -> MemoryState:
-        """What the native engine remembers, which keeps the projections to itself."""
+        """The state of a stream of the native engine, which keeps the projections itself."""
         return cls(stream.memory.unsqueeze(1), stream.length, None, stream)
 
     def append(
         self, memory: Tensor, projected: tuple[Projection, ...] | None, window: int, reach: int | None = None
     ) -> MemoryState:
-        """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest fall out.
+        """The state after T more steps: memory [B, N, T, D], projections [B, H, T, K]; the oldest are dropped.
 
-        Of the projections only the newest `reach` are kept, where adaptive spans look no further.
+        Only the newest `reach` projections are kept, if adaptive spans look no further.
         """
         past, new, windows = [self.memory], [memory], [window]
         if projected is not None and self.projected is not None:
@@ -175,9 +175,9 @@ class MemoryState:
         return MemoryState(joined[0], length, pairs, room)
 
     def forget(self, reset: Tensor) -> MemoryState:
-        """The state to append a block to in which rows begin anew before the steps where reset [B, T] is true.
+        """The state to append a block to when rows are reset before the steps where reset [B, T] is true.
 
-        A length is negative where that happens: T steps on, only what came behind the last reset will exist.
+        The length of such a row is negative, so that after T steps only what came after its last reset exists.
         """
         time = torch.arange(reset.shape[1], device=reset.device)
         last_reset = torch.where(reset, time, -1).amax(dim=1)
@@ -185,28 +185,28 @@ class MemoryState:
         return MemoryState(self.memory, length, self.projected)
 
     def known_full(self) -> bool:
-        """Every slot exists for every row, as far as can be told without waiting for a device."""
+        """Whether every slot exists for every row; False where that would mean waiting for a device."""
         slots = self.memory.shape[2]
         return slots > 0 and self.length.device.type == "cpu" and bool((self.length >= slots).all())
 
     def existing(self) -> Tensor | None:
-        """[B, M]: which slots exist, where that is fewer than SPARSE of them; None else, or on a device to wait for."""
+        """[B, M]: which slots exist, if fewer than SPARSE of them do; else, or on an accelerator, None."""
         slots, told = self.memory.shape[2], self.length.device.type == "cpu" and not torch.compiler.is_compiling()
         if not told or int(self.length.sum()) >= SPARSE * len(self.length) * slots:
             return None
         return torch.arange(slots) >= slots - self.length[:, None]
 
     def detach(self) -> MemoryState:
-        """Cut the graph here: the next block starts from these memories as plain numbers.
+        """Cut the graph here: the next block starts from these memories without gradients.
 
-        Slots that exist for no row are left behind, where that can be told without waiting for a device.
+        Slots that exist for no row are dropped, if that can be checked without waiting for a device.
         """
         slots = self.memory.shape[2]
         spare = slots - int(self.length.max()) if self.length.device.type == "cpu" else 0
         return MemoryState(self.memory.detach()[:, :, spare:], self.length)
 
     def reset(self, rows: Tensor) -> MemoryState:
-        """Rows where `rows` [B] is true begin a new stream; the others do not notice."""
+        """Rows where `rows` [B] is true begin a new stream; the others are unaffected."""
         if self.room is not None and not isinstance(self.room, Room):
             return MemoryState.of_stream(self.room.reset(rows))
         kept = self._map(lambda x: x.masked_fill(rows.view(-1, 1, 1, 1), 0))
@@ -222,11 +222,11 @@ class MemoryState:
         return self._map(lambda x: x.to(device), also_length=True)
 
     def __reduce__(self) -> tuple[type[MemoryState], tuple[Tensor, Tensor]]:
-        """To be copied or saved: the rest follows from these."""
+        """For copying and pickling: the rest follows from these."""
         return MemoryState, (self.memory, self.length)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What to save; `from_tensors` gives the state back (projections follow from the weights)."""
+        """What to save; `from_tensors` restores the state (projections follow from the weights)."""
         return {"memory": self.memory, "length": self.length}
 
     @classmethod
@@ -247,7 +247,7 @@ def _flat(projected: tuple[Projection, ...]) -> list[Tensor]:
 def _join_in_place(
     room: Room | None, past: list[Tensor], new: list[Tensor], windows: list[int]
 ) -> tuple[Room, list[Tensor]]:
-    """`_join` without gradients: copies once in a window's steps."""
+    """`_join` without gradients, which copies only once in a while."""
     slots, steps = past[0].shape[-2], new[0].shape[-2]
     if room is None or not room.fits(new):
         size = slots + steps + min(windows[0], max(SPARE_SLOTS, slots))
@@ -259,13 +259,13 @@ def _join_in_place(
     room.written[0] = end
     joined = []
     for buffer, old, added, window in zip(room.buffers, past, new, windows, strict=True):
-        # Past autograd's count of changes: what a graph may have saved of this buffer does not change.
+        # Bypasses autograd's version counter: what a graph may have saved of this buffer does not change.
         buffer.data[..., room.end : end, :] = added
         joined.append(buffer[..., end - min(window, old.shape[-2] + steps) : end, :])
     return Room(room.buffers, end, room.written), joined
 
 
 def _join(past: Tensor, new: Tensor, window: int) -> Tensor:
-    """The newest `window` slots of past and new; slots are the last dimension but one."""
+    """The newest `window` slots of past and new; slots are the second to last dimension."""
     joined = torch.cat([past, new], dim=-2) if past.shape[-2] else new
     return joined[..., max(0, joined.shape[-2] - window) :, :]

@@ -22,11 +22,11 @@ Decision = tuple[Tensor, Tensor]  # logits of the actions [.., A], value [..]
 
 
 class Policy(nn.Module):
-    """What to do, and what the moment is worth, from all that was seen and done.
+    """What to do and the value of the current step, from everything seen and done so far.
 
-    An observation is P small numbers, `sizes[p]` values the p-th. Each has embeddings of its own, and so has the action
-    that was taken last, without which nobody could know where it has led; their sum goes into the core. A policy that
-    is not told its actions reads `no_action` always.
+    An observation is P small numbers, the p-th with `sizes[p]` possible values. Each has its own embeddings, and so has
+    the last action, without which its effect could not be known; their sum is the core's input. A policy that is not
+    told its actions always reads `no_action`.
 
     >>> policy = Policy(ModelConfig(model_dim=16), sizes=(5, 3), num_actions=4)
     >>> seen, last = torch.tensor([[4, 0], [1, 2]]), policy.no_action(2)
@@ -63,13 +63,13 @@ class Policy(nn.Module):
             self.actor.bias.zero_()
 
     def no_action(self, batch: int, device: torch.device | str = "cpu") -> Tensor:
-        """The last action of those who have not acted yet: [B]."""
+        """The last action of agents that have not acted yet: [B]."""
         return torch.full((batch,), self.num_actions, device=device)
 
     def forward(
         self, seen: Tensor, last: Tensor, state: Any = None, reset: Tensor | None = None
     ) -> tuple[Decision, Any]:
-        """A block: seen [B, T, P], last actions [B, T]. Rows where reset [B, T] is true begin anew before that step."""
+        """A block: seen [B, T, P], last actions [B, T]. Rows where reset [B, T] is true start afresh."""
         y, state = self.core(self._embed(seen, last), state, reset)
         return self._decide(y), state
 
@@ -87,7 +87,7 @@ class Policy(nn.Module):
         if parts.device.type == "cpu" and bool(((parts < 0) | (parts >= sizes)).any()):
             raise ConfigError(
                 f"an observation or a last action is out of range: parts have 0 to {(sizes - 1).tolist()}, the last "
-                "being the action"
+                "part being the action"
             )
         x = F.embedding_bag((parts + offsets).flatten(0, -2), self.embedding, mode="sum")
         return x.view(*parts.shape[:-1], -1)
@@ -96,7 +96,7 @@ class Policy(nn.Module):
         return self.actor(y), self.critic(y).squeeze(-1)
 
     def spans(self) -> list[AdaptiveSpan]:
-        """The adaptive spans of all layers, whose penalty a training adds to the loss."""
+        """The adaptive spans of all layers, whose penalty is added to the training loss."""
         return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
 
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:

@@ -1,7 +1,7 @@
 """What a decoder reads besides its own past: a source, such as the sentence to translate, encoded once.
 
-A decoder's block attends to the memory, then to the source, then comes the feed-forward sublayer. The source goes in
-beside the state and never changes, so a state is the same thing for a decoder as for a language model.
+A decoder's block attends to the memory, then to the source, then applies the feed-forward sublayer. The source is
+passed beside the state and never changes, so a decoder's state is the same kind of thing as a language model's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SourceLayer = tuple[Tensor, Tensor, Tensor]  # keys and values [B, H, S, K], mas
 
 
 def padding_mask(padding: Tensor, like: Tensor) -> Tensor:
-    """padding [B, S] bool -> what is added to scores [B, 1, 1, S], of the type of `like`"""
+    """padding [B, S] bool -> what is added to scores [B, 1, 1, S], with the dtype of `like`"""
     zeros = torch.zeros(padding.shape, dtype=like.dtype, device=padding.device)
     return zeros.masked_fill(padding, lowest(like))[:, None, None]
 
@@ -42,7 +42,7 @@ class SourceAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, source: SourceLayer) -> Tensor:
-        """x [B * n, T, D] -> [B * n, T, D]: n rows after each other read the same row of the source (beams)."""
+        """x [B * n, T, D] -> [B * n, T, D]: n consecutive rows read the same row of the source (beams)."""
         keys, values, mask = source
         folded = x.reshape(len(keys), -1, x.shape[-1])  # [B, n * T, D]
         query = split_heads(self.to_query(folded) * self.scale, self.num_heads)

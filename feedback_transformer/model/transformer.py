@@ -1,8 +1,8 @@
-"""The baseline: a Transformer with cached segments, computed layer by layer and parallel over the block.
+"""The baseline: a Transformer with cached segments, computed layer by layer and in parallel over the block.
 
 Everything but the order of computation is shared with the Feedback Transformer: blocks, relative positions, window,
-options. Layer l attends to the past outputs of layer l-1, which is the composition `previous-layer`; a test holds
-the two against each other.
+options. Layer l attends to the past outputs of layer l-1, which is the composition `previous-layer`; a test checks that
+the two agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Transformer(nn.Module):
     def step(
         self, x: Tensor, state: MemoryState | None = None, source: Source | None = None
     ) -> tuple[Tensor, MemoryState]:
-        """One step: x [B, D] -> [B, D], the block of one. A decoder reads a source."""
+        """One step: x [B, D] -> [B, D], a block of length one. A decoder reads a source."""
         y, state = self.forward(x[:, None], state, None, source)
         return y.squeeze(1), state
 
@@ -39,7 +39,7 @@ class Transformer(nn.Module):
         reset: Tensor | None = None,
         source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
-        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true begin anew before that step."""
+        """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true start with an empty memory."""
         self.stack.check_source(source)
         state, carried = self.stack.prepare(x, state)
         steps = x.shape[1]
@@ -59,7 +59,7 @@ class Transformer(nn.Module):
             x = self.stack.layer(index, x, ((keys, values),), history, source) if stays else x
         if reset is not None:
             state = state.forget(reset)
-        # Steps go on with their keys and values; the next block computes its own, with the weights of then.
+        # Further steps reuse these keys and values; the next block computes its own, with its current weights.
         kept = tuple(projected) if steps == 1 else None
         state = state.append(torch.stack(inputs, dim=1), kept, self.config.memory_size, self.stack.reach())
         return self.stack.final_norm(x), state

@@ -124,11 +124,11 @@ def test_a_mistake_is_a_sentence(trained: Path, tmp_path: Path, capsys: pytest.C
     empty.write_text("")
     assert main(["train", "copy-pairs", "--preset", "smoke", "steps=1", "--quiet", "--out", str(toy)]) == 0
     for arguments, sentence in {
-        ("translate", str(toy)): "is a model of copy-pairs, which has no text to translate",
+        ("translate", str(toy)): "was trained on copy-pairs, which has no text to translate",
         ("translate", str(trained), "beam=0"): "beam = 0 must be 1 or more",
         ("translate", str(trained), "--input", str(tmp_path / "none")): "cannot open",
         ("translate", str(trained), "--input", str(empty), "--output", str(empty)): "is also the input",
-        ("translate", str(trained), "--top-k", "3"): "--top-k and --top-p are for drawing; give --temperature too",
+        ("translate", str(trained), "--top-k", "3"): "--top-k and --top-p are for sampling; give --temperature too",
         ("evaluate", str(trained), "--episodes", "3"): "for fewer pairs set test_pairs=N",
         ("score", str(empty), str(empty)): "is empty; give a file with one text per line",
         ("train", "pairs"): "Translation.data is not set",

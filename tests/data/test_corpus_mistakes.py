@@ -133,7 +133,7 @@ def test_a_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
         (
             "corpus.json",
             json.dumps({**description, "format": 2}).encode(),
-            "has format 2 and this version reads format 1",
+            "has format 2 but this version reads format 1",
         ),
         ("corpus.json", b'{"format": 1}', "corpus.json is damaged"),
         ("vocabulary.json", b'{"format": 1, "kind": "bytes"}', "256 tokens but corpus.json says"),
