@@ -85,7 +85,7 @@ class ModelConfig:
     scale_residuals: bool = documented(
         True, "initially divide each sublayer's last projection by sqrt(2 * num_layers) (pre-norm only)"
     )
-    layer_drop: float = documented(0.0, "LayerDrop: the probability that a block leaves out a layer")
+    layer_drop: float = documented(0.0, "LayerDrop: the probability that a layer is left out of a block")
     encoder_layers: int = documented(0, "layers of the encoder for models that read a source (translation); else 0")
     source_positions: str = documented(
         "sinusoidal",
