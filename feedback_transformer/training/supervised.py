@@ -170,9 +170,7 @@ class Trainer:
         tensors, meta = checkpoint.load(path)
         check_same_run(self.run, meta, path)
         if meta["processes"] != self.team.size:
-            raise ConfigError(
-                f"{path} is of a run with {meta['processes']} processes, not {self.team.size}; use as many"
-            )
+            raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
         load_model(self.model, tensors, path)
         checkpoint.load_optimizer(self.optimizer, checkpoint.without_prefix("optimizer", tensors))
         self.stream.seek(meta["stream"])

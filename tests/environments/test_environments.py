@@ -307,7 +307,7 @@ def test_text_shows_walls_objects_and_the_agent() -> None:
         (lambda: SingleEnv("corridor", lenght=3), "Corridor has no field 'lenght'; did you mean 'length'"),
         (lambda: SingleEnv("corridor", render_mode="human"), "render_mode = 'human' is not known"),
         (lambda: BatchedEnv("corridor", 0), "num_envs = 0 must be 1 or more"),
-        (lambda: Corridor().lanes(1, 1, 0, 0), "there is nothing to read"),
+        (lambda: Corridor().lanes(1, 1, 0, 0), "has no data to read"),
     ],
 )
 def test_a_mistake_is_a_sentence(make: Any, sentence: str) -> None:
