@@ -11,6 +11,6 @@ state = None
 with torch.no_grad():
     for t in range(20):
         features, state = core.step(observations[:, t], state)
-        ended = torch.rand(8) < 0.1  # some episodes are over: their rows begin anew
+        ended = torch.rand(8) < 0.1  # some episodes are over: their rows are reset
         state = state.reset(ended)
 print(features.shape, state.length.tolist())

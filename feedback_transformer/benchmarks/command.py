@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
     add("--quick", action="store_true", help="one tiny shape, one repeat, to check that it runs")
-    add("--shapes", nargs="+", default=[], metavar="TEXT", help="only shapes whose name contains one of these (B64)")
-    add("--contenders", nargs="+", default=[], metavar="NAME", help="only these, for example native transformer")
+    add("--shapes", nargs="+", default=[], metavar="TEXT", help="only shapes with one of these in their name")
+    add("--contenders", nargs="+", default=[], metavar="NAME", help="only these contenders, such as native")
     add("--measure", nargs="+", default=list(MEASUREMENTS), choices=MEASUREMENTS, help="what to measure")
     add(
         "--dropout",

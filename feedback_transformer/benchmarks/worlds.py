@@ -1,4 +1,4 @@
-"""Reinforcement-learning worlds: the reward to be had in each, its steps per second, and the speed of A2C.
+"""Reinforcement-learning worlds: the possible reward in each, its steps per second, and the speed of A2C.
 
 With one thread, CPU time is measured: a turn takes seconds, during which other processes always interfere.
 """

@@ -10,7 +10,7 @@ from feedback_transformer.config import ConfigError
 
 
 def add_machine_options(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--seed", type=seed_number, help="seed of the weights and the data (0)")
+    sub.add_argument("--seed", type=seed_number, help="seed of the random numbers (0)")
     sub.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps (cpu)")
     sub.add_argument("--threads", type=positive_number, help="CPU threads (PyTorch's default)")
 

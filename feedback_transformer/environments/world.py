@@ -139,7 +139,7 @@ class Environment(ABC):
 
     @property
     def limit(self) -> int:
-        """After so many steps an episode is over."""
+        """The number of steps after which an episode is over."""
         return self.episode_steps
 
     @abstractmethod

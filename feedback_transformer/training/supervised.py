@@ -113,7 +113,7 @@ class Trainer:
         """The source of the training data."""
         return TrainingStream(self.run)
 
-    # ---------------------------------------------------------------- begin, save, go on, end
+    # ---------------------------------------------------------------- begin, save, resume, end
 
     def begin(self, resume: bool) -> None:
         """Start in a new folder, or resume the run in it."""
