@@ -285,9 +285,10 @@ class Outcome:
         return line_chart(lines, f"training {self._unit()} (millions)", f"validation {self.metric.replace('_', ' ')}")
 
     def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
-        rows = [Row(v.label, colours[v.key], [self.value(r, self.metric) for r in self.records[v.key]]) for v in known]
-        better = "further left" if self.lower_is_better else "further right"
-        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better; one dot per seed, bar at the mean")
+        values = {v.key: [self.value(record, self.metric) for record in self.records[v.key]] for v in known}
+        rows = [Row(v.label, colours[v.key], values[v.key], v.published(self.metric)) for v in known]
+        better = "lower" if self.lower_is_better else "higher"
+        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better")
 
     def _by_place(self, known: list[Variant], metric: str) -> Chart:
         lines = []

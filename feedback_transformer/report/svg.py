@@ -14,6 +14,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 290, 56, 12, 10, 40
 ROW, NAME_LINE = 30, 16  # of a dot chart
 GAP, HEADING, LEGEND_LINE, LEGEND_LEFT, LETTER, TITLE_LETTER = 24, 32, 20, 8.0, 6.6, 9.0
 WIDE_RANGE = 10  # an axis with at least this ratio is logarithmic
+NEAR = 0.05  # of the scores: how far a published number may be from them if they hardly differ (fractions: anywhere)
 NUM_COLOURS = 8  # after Okabe and Ito: colour-blind readers can tell them apart
 
 STYLE = """
@@ -46,11 +47,12 @@ class Series(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of a dot chart: one dot per seed and a bar at their mean."""
+    """A row of a dot chart: one dot per seed, a bar at their mean, and a diamond at the published number."""
 
     name: str
     colour: int
     values: Sequence[float]
+    published: float | None = None
 
 
 class Chart(NamedTuple):
@@ -116,8 +118,13 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: b
 
 
 def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
-    """One row per variant."""
+    """One row per variant. A published number too far from all others to share their axis is left out."""
     values = [value for row in rows for value in row.values]
+    low, high = min(values), max(values)
+    near = 1.0 if 0 <= low <= high <= 1 else max(high - low, NEAR * max(abs(low), abs(high)))
+    rows = [row._replace(published=_within(row.published, low - near, high + near)) for row in rows]
+    published = [row.published for row in rows if row.published is not None]
+    values += published
     margin = 0.06 * (max(values) - min(values)) or 0.5
     left = 16 + LETTER * max(len(row.name) for row in rows)
     above = NAME_LINE if left > WIDTH / 2 else 0  # long names go above their dots
@@ -136,8 +143,12 @@ def dot_chart(rows: Sequence[Row], x_label: str) -> Chart:
         if row.values:
             mean = x(sum(row.values) / len(row.values))
             parts.append(_line(mean, mean, y - 10, y + 10, f"mean c{row.colour % NUM_COLOURS}"))
+        if row.published is not None:
+            parts.append(_diamond(x(row.published), y, row.colour))
+    key = "one dot per seed, bar at the mean" + (", diamond: the paper" if published else "")
     parts.append(_text(WIDTH / 2, bottom + BOTTOM - 6, x_label, "label"))
-    return Chart(parts, bottom + BOTTOM, x_label)
+    parts.append(_text(WIDTH / 2, bottom + BOTTOM + NAME_LINE - 6, key, "label"))
+    return Chart(parts, bottom + BOTTOM + NAME_LINE, f"{x_label}; {key}")
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -192,3 +203,12 @@ def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
 
 def _dot(x: float, y: float, colour: int) -> str:
     return f'<circle class="dot c{colour % NUM_COLOURS}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+
+
+def _within(value: float | None, low: float, high: float) -> float | None:
+    return value if value is not None and low <= value <= high else None
+
+
+def _diamond(x: float, y: float, colour: int) -> str:
+    path = f"{x - 6:.1f},{y:.1f} {x:.1f},{y - 6:.1f} {x + 6:.1f},{y:.1f} {x:.1f},{y + 6:.1f}"
+    return f'<polygon class="line c{colour % NUM_COLOURS}" points="{path}"/>'

@@ -11,7 +11,7 @@ import pytest
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS
 from feedback_transformer.report.experiments import Outcome
-from feedback_transformer.report.svg import Scale, Series, line_chart, ticks
+from feedback_transformer.report.svg import Row, Scale, Series, dot_chart, line_chart, ticks
 
 VOID = {"meta", "link", "br", "img", "input"}
 
@@ -120,6 +120,15 @@ def test_an_axis_of_doublings_has_equal_steps() -> None:
     assert near(8) - near(4) == pytest.approx(near(64) - near(32))
     chart = line_chart([Series("a", 0, [(2, 0.1), (4, 0.5), (64, 1.0)])], "memory", "success", by_place=True)
     assert [mark for mark in ("2", "4", "64") if f">{mark}</text>" in "".join(chart.parts)] == ["2", "4", "64"]
+
+
+def test_a_published_number_is_drawn_where_it_shares_the_axis_with_ours() -> None:
+    near = "".join(dot_chart([Row("a", 0, [0.2, 0.4], 0.6), Row("b", 1, [0.8])], "accuracy").parts)
+    assert near.count("<polygon") == 1
+    assert "diamond: the paper" in near
+    far = "".join(dot_chart([Row("a", 0, [185.0, 188.0], 18.3)], "perplexity").parts)
+    assert "<polygon" not in far, "it would squeeze ours together"
+    assert "diamond" not in far
 
 
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
