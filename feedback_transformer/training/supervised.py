@@ -61,7 +61,7 @@ def train(
     """Train until the steps are done or patience runs out; returns the record, which is also in the folder."""
     trainer = trainer_of(run)(run, folder, torch.device(device), command)
     trainer.begin(resume)
-    with trainer.lock or nullcontext(), tiny_is_zero(), stop_request() as stopping:
+    with trainer.lock or nullcontext(), trainer.board or nullcontext(), tiny_is_zero(), stop_request() as stopping:
         while not trainer.done:
             trainer.update()
             if trainer.progress.step % run.train.eval_every == 0 or trainer.done:
@@ -197,8 +197,6 @@ class Trainer:
         test = self.score(self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed))
         self._read_clocks()
         self.write_record(finished=True, test=test)
-        if self.board is not None:
-            self.board.close()
         return self.record(finished=True, test=test)
 
     @property

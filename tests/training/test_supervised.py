@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
         patch.setattr(Trainer, "update", interrupted)
         with pytest.raises(StoppedError, match=f"stopped at step {at}"):
             train(run, tmp_path / "cut")
+    assert not [t for t in threading.enumerate() if "tensorboard" in type(t).__module__], "its curves are written"
     torch.manual_seed(99)  # a resumed process comes with other random numbers
     train(run, tmp_path / "cut", resume=True)
     assert_same(tmp_path / "whole", tmp_path / "cut")
