@@ -11,16 +11,22 @@ from rich.console import Console
 from rich.table import Table
 
 from feedback_transformer.config import CORES, ConfigError
+from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.running import Job, finished_record, train_all
 from feedback_transformer.presets import preset
 from feedback_transformer.report import figures
 from feedback_transformer.report.demonstration import random_walk_row
+from feedback_transformer.report.experiments import reduction
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.loading import load_run
 
 TASK, SCALES = "random-walk", ("laptop", "smoke")
+REDUCED = (
+    "Reduced: 0.1M parameters instead of the paper's 3.2M, and minutes of training. The curriculum of walk lengths "
+    "and the learned bias over distance are ours, the same for all three models."
+)
 
 
 def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
@@ -43,6 +49,8 @@ def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
     records = {core: finished_record(job) for core, job in all_jobs.items()}
     folders = {core: job.folder for core, job in all_jobs.items()}
     show_result(folder, folders, {core: record for core, record in records.items() if record}, console)
+    console.print(reduction(EXPERIMENTS[TASK], scale) if scale == "smoke" else REDUCED)
+    console.print(f"Pictures: {folder / 'learning.png'} and {folder / 'walk.png'}")
     return 0
 
 
@@ -70,11 +78,6 @@ def show_result(
     summary = {core: {k: v for k, v in record.items() if k != "curve"} for core, record in records.items()}
     write_json(folder / "result.json", summary)
     console.print(table)
-    console.print(
-        "Reduced: 0.1M parameters instead of the paper's 3.2M, and minutes of training. The curriculum of walk lengths "
-        "and the learned bias over distance are ours, the same for all three models."
-    )
-    console.print(f"Pictures: {folder / 'learning.png'} and {folder / 'walk.png'}")
 
 
 def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[str, dict[str, Any]]) -> None:
