@@ -84,9 +84,11 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
 """
 
 
-def page(results: Path, scale: str = "laptop") -> str:
+Chapters = Mapping[str, list[Outcome]]
+
+
+def page(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
     """The whole page, self-contained."""
-    chapters, speeds = chapters_of(results, scale), speed_sections(results)
     outcomes = [outcome for own in chapters.values() for outcome in own]
     return "\n".join(
         [
@@ -99,7 +101,7 @@ def page(results: Path, scale: str = "laptop") -> str:
             f"<style>{STYLE}{PAGE_STYLE}</style></head><body>",
             f"<h1>{TITLE}</h1>",
             f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {SOURCE}</p>',
-            *(bar(whose, tally) for whose, tally in tallies(outcomes).items() if tally.verdicts),
+            *(bar(tally.sentence(whose, scale), tally) for whose, tally in tallies(outcomes).items() if tally.verdicts),
             f'<p class="quiet">{key()}. {built(outcomes)}</p>',
             f"<details><summary>How verdicts are reached</summary><p>{MEANING}</p></details>",
             board(chapters, speeds),
@@ -111,23 +113,21 @@ def page(results: Path, scale: str = "laptop") -> str:
     )
 
 
-def markdown(results: Path, scale: str = "laptop") -> str:
+def markdown(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
     """The tables of the page."""
-    chapters = chapters_of(results, scale)
     outcomes = [outcome for own in chapters.values() for outcome in own]
     rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
     parts = [
         f"# {TITLE}",
         f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {MEANING}",
-        " ".join(tally.sentence(whose) for whose, tally in tallies(outcomes).items() if tally.verdicts),
+        " ".join(tally.sentence(whose, scale) for whose, tally in tallies(outcomes).items() if tally.verdicts),
         built(outcomes),
         markdown_table(["experiment", "in the paper", "verdict"], rows),
     ]
     for title, own in chapters.items():
-        parts += [f"## {title}", *([markdown_table(*suite_rows(own))] if title in SUITES.values() else [])]
+        parts += [f"## {title}", *(markdown_table(*suite) for suite in suites_of(title, own))]
         for outcome in own:
             parts += [f"### {outcome.experiment.title}", outcome.experiment.place_in_words, outcome.markdown()]
-    speeds = speed_sections(results)
     parts += [f"## {SPEED_CHAPTER}"] if speeds else []
     for speed in speeds:
         about = f"{speed.place_in_words} {speed.about}"
@@ -142,15 +142,16 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     tables = path.with_suffix(".md")
     if tables == path:
         raise ConfigError(f"--out = {path} is where the tables would go; name the page itself, for example report.html")
+    chapters, speeds = chapters_of(results, scale), speed_sections(results)
     try:
-        path.write_text(page(results, scale))
-        tables.write_text(markdown(results, scale))
+        path.write_text(page(chapters, speeds, scale))
+        tables.write_text(markdown(chapters, speeds, scale))
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
     return tables
 
 
-def chapters_of(results: Path, scale: str) -> dict[str, list[Outcome]]:
+def chapters_of(results: Path, scale: str) -> Chapters:
     """The experiments that have runs at this scale."""
     chapters = {
         title: [Outcome(e, scale, results) for e in experiments if e.variants(scale)]
@@ -167,14 +168,14 @@ def built(outcomes: list[Outcome]) -> str:
     return f"Built {today} from {len(seconds)} records, {sum(seconds) / 3600:.1f} core-hours."
 
 
-def bar(whose: str, tally: Tally) -> str:
+def bar(sentence: str, tally: Tally) -> str:
     """All claims as one bar, below the sentence that counts them."""
     counts = {COLOURS[kind]: count for kind, count in tally.counts().items() if count}
     parts = "".join(f'<i class="{colour}" style="flex: {count}"></i>' for colour, count in counts.items())
-    return f'<p>{tally.sentence(whose)}</p>\n<div class="bar" aria-hidden="true">{parts}</div>'
+    return f'<p>{sentence}</p>\n<div class="bar" aria-hidden="true">{parts}</div>'
 
 
-def board(chapters: Mapping[str, list[Outcome]], speeds: list[SpeedSection]) -> str:
+def board(chapters: Chapters, speeds: list[SpeedSection]) -> str:
     """One row per experiment with one mark per claim, and one row per benchmark."""
     header, tables = ["experiment", "claims", "verdict"], []
     for title, outcomes in chapters.items():
@@ -198,12 +199,18 @@ def marks(outcome: Outcome) -> str:
     return f'<span class="marks">{inside}</span>'
 
 
+def suites_of(title: str, outcomes: list[Outcome]) -> list[tuple[list[str], list[list[str]]]]:
+    """One table of all experiments of a chapter, where they share their models."""
+    return [suite_rows(outcomes)] if title in SUITES.values() else []
+
+
 def chapter(title: str, outcomes: list[Outcome]) -> str:
-    """Its experiments, after a table of them all where they share their models."""
-    header, rows = suite_rows(outcomes)
-    cells = [list(map(escape, row)) for row in rows]
-    shared = [table(header, cells, caption=SUITE_CAPTION)] if title in SUITES.values() else []
-    return "\n".join([f"<h2>{escape(title)}</h2>", *shared, *map(section, outcomes)])
+    """Its experiments, after a table of them all where there is one."""
+    suites = [
+        table(header, [list(map(escape, row)) for row in rows], caption=SUITE_CAPTION)
+        for header, rows in suites_of(title, outcomes)
+    ]
+    return "\n".join([f"<h2>{escape(title)}</h2>", *suites, *map(section, outcomes)])
 
 
 def section(outcome: Outcome) -> str:

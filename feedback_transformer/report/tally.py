@@ -21,11 +21,12 @@ class Tally(NamedTuple):
         said = [kind_of(verdict) for verdict in self.verdicts]
         return {kind: said.count(kind) for kind in VERDICTS}
 
-    def sentence(self, whose: str) -> str:
+    def sentence(self, whose: str, scale: str = "laptop") -> str:
+        where = "" if scale == "paper" else "at reduced scale "
         held, failed, undecided, not_run = self.counts().values()
         single = sum(ONE_SEED in verdict for verdict in self.verdicts)
         return (
-            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, at reduced scale "
+            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, {where}"
             f"{count(held, 'holds', 'hold')}, {count(failed, 'does', 'do')} not, {count(undecided, 'is', 'are')} not "
             f"decided, and {count(not_run, 'has', 'have')} not been run yet; {single} of these verdicts "
             f"{'rests' if single == 1 else 'rest'} on one seed."

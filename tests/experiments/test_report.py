@@ -82,6 +82,7 @@ def test_a_page_can_be_of_another_scale(scale: str, tmp_path: Path) -> None:
     make_record(tmp_path, "ptb-char/feedback-seed-0", 1.234, run=run.to_dict())
     assert main(["report", "--scale", scale, "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     assert "1.234" in (tmp_path / "page.html").read_text()
+    assert ("at reduced scale" in (tmp_path / "page.html").read_text()) == (scale != "paper")
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     assert "1.234" not in (tmp_path / "page.html").read_text(), "which is no record of the laptop's run"
 
