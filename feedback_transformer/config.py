@@ -61,6 +61,7 @@ class ModelConfig:
     memory_top: float = documented(
         0.0, "weighted-sum: initial value of the top layer's weight w_L, where the others start at 0; else always 0"
     )
+    memory_bottom: float = documented(0.0, "the same for the embedding's weight w_0")
     shared_kv: bool = documented(True, "one key and value projection for all layers; false: one per layer")
     norm: str = documented("pre", "layer norm before (pre) or after (post) each sublayer")
     dropout: float = documented(0.0, "dropout on attention probabilities and on the ReLU")
@@ -109,6 +110,7 @@ class ModelConfig:
             object.__setattr__(self, "ff_dim", 4 * self.model_dim)
         if self.core != "feedback" or self.memory != "weighted-sum":
             object.__setattr__(self, "memory_top", 0.0)
+            object.__setattr__(self, "memory_bottom", 0.0)
         _one_of(self, "core", CORES)
         _one_of(self, "norm", NORMS)
         _one_of(self, "source_positions", SOURCE_POSITIONS)

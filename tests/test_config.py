@@ -47,10 +47,12 @@ def test_derived_widths_follow_a_change_and_chosen_ones_stay() -> None:
     assert override(ModelConfig(model_dim=64, ff_dim=100), {"model_dim": "32"}).ff_dim == 100
 
 
-def test_only_a_weighted_sum_has_a_weight_that_starts_at_the_top() -> None:
-    assert ModelConfig(memory_top=2.0).memory_top == 2.0
+@pytest.mark.parametrize("field", ["memory_top", "memory_bottom"])
+def test_only_a_weighted_sum_has_weights_that_start_somewhere(field: str) -> None:
+    start = {field: 2.0}
+    assert getattr(ModelConfig(**start), field) == 2.0
     for other in ({"memory": "top"}, {"core": "transformer"}, {"core": "lstm"}):
-        assert ModelConfig(memory_top=2.0, **other).memory_top == 0.0
+        assert getattr(ModelConfig(**start, **other), field) == 0.0
 
 
 def test_overrides_are_read_by_the_type_of_the_field() -> None:

@@ -42,7 +42,7 @@ class FeedbackTransformer(nn.Module):
         check_name(engine)
         self.config = config
         self.engine = engine  # how `forward` computes a block; may be changed at any time
-        self.composition = composition(config.memory, config.num_layers, config.memory_top)
+        self.composition = composition(config.memory, config.num_layers, config.memory_top, config.memory_bottom)
         self.stack = Stack(config, self.composition.num_memories)
 
     def step(

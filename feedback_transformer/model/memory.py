@@ -60,10 +60,13 @@ class LearnedComposition(Composition):
 COMPOSITIONS = {Composition, LearnedComposition}  # fully described by their `mixing`, so engines can compute them
 
 
-def weighted_sum(num_layers: int, top: float = 0.0) -> Composition:
-    """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers; w_L starts at `top`."""
+def weighted_sum(num_layers: int, top: float = 0.0, bottom: float = 0.0) -> Composition:
+    """The paper's Eq. 1: m_t = sum_{l=0..L} softmax(w)_l x_t^l, one memory for all layers.
+
+    w starts at zero, but for w_L, which starts at `top`, and w_0, which starts at `bottom`.
+    """
     start = torch.zeros(1, num_layers + 1)
-    start[0, -1] = top
+    start[0, -1], start[0, 0] = top, bottom
     return LearnedComposition(torch.ones_like(start), start)
 
 
@@ -87,13 +90,13 @@ def previous_layer(num_layers: int) -> Composition:
     return Composition(torch.eye(num_layers, num_layers + 1))
 
 
-def composition(name: str, num_layers: int, top: float = 0.0) -> Composition:
-    """The composition that `ModelConfig.memory` names; `top` is `ModelConfig.memory_top`."""
+def composition(name: str, num_layers: int, top: float = 0.0, bottom: float = 0.0) -> Composition:
+    """The composition that `ModelConfig.memory` names; `top` and `bottom` are its `memory_top` and `memory_bottom`."""
     check_composition(name, num_layers)
     if name.startswith("layer:"):
         return one_layer(num_layers, int(name.removeprefix("layer:")))
     makers: dict[str, Callable[[int], Composition]] = {
-        "weighted-sum": lambda n: weighted_sum(n, top),
+        "weighted-sum": lambda n: weighted_sum(n, top, bottom),
         "top": lambda n: one_layer(n, n),
         "average": average,
         "recurrent": recurrent,

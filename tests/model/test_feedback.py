@@ -31,10 +31,12 @@ def test_the_weights_of_the_layers_start_equal() -> None:
     assert composition("weighted-sum", 3).mixing().tolist() == [[0.25] * 4]
 
 
-def test_the_top_layer_may_weigh_more_at_the_start_and_is_learned_from_there() -> None:
-    core = FeedbackTransformer(ModelConfig(num_layers=3, model_dim=8, memory_top=2.0))
-    top = math.exp(2.0)
-    expected = torch.tensor([[1.0, 1.0, 1.0, top]]) / (3 + top)
+@pytest.mark.parametrize(("field", "layer"), [("memory_top", 3), ("memory_bottom", 0)])
+def test_a_layer_may_weigh_more_at_the_start_and_is_learned_from_there(field: str, layer: int) -> None:
+    core = FeedbackTransformer(ModelConfig(num_layers=3, model_dim=8, **{field: 2.0}))
+    expected = torch.ones(1, 4)
+    expected[0, layer] = math.exp(2.0)
+    expected /= expected.sum()
     torch.testing.assert_close(core.composition.mixing(), expected)
     y, _ = core(torch.randn(2, 4, 8))
     y.square().sum().backward()
