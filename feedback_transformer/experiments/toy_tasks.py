@@ -26,6 +26,13 @@ CHANCE = {"character": 0.11}  # slightly above one digit in ten
 Numbers = Mapping[str, Mapping[str, float]]
 
 
+class Longer(NamedTuple):
+    """Rows that train on more tokens: for how many updates, and which models."""
+
+    steps: int
+    models: tuple[str, ...]
+
+
 class Toy(NamedTuple):
     """A task of the table: its scores, the paper's numbers by model and score, and what is reduced."""
 
@@ -35,7 +42,7 @@ class Toy(NamedTuple):
     scores: tuple[str, ...]
     paper: Numbers
     reduced: str
-    longer: tuple[str, str, str] | None = None  # rows that train on more tokens: a field, its value, and a label
+    longer: Longer | None = None
 
 
 SIZE = (
@@ -73,14 +80,14 @@ TOYS = (
         "random-walk", "Random walk", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 1.0}, "transformer-4": {"accuracy": 0.68}},
         f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)",
-        ("steps", "16000", "16,000 updates"),
+        Longer(16_000, ("feedback", "transformer-4")),
     ),
     Toy(
         "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 0.991}, "transformer-4": {"accuracy": 0.337}, "transformer-8": {"accuracy": 0.474},
          "lstm": {"accuracy": 0.828}},
-        f"{SIZE} and a curriculum of programs, 24.6M tokens (32.8M in the longer rows)",
-        ("steps", "16000", "16,000 updates"),
+        f"{SIZE} and a curriculum of programs, 24.6M tokens (32.8M in the longer row)",
+        Longer(16_000, ("feedback",)),
     ),
     Toy(
         "algorithmic-5", "Algorithmic task, 5 variables", "Section 4.1.2, Table 1", ("accuracy",),
@@ -98,8 +105,7 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
     if name == "lstm" and scale == "laptop":
         fields, key = dict(WIDE), f"{key}-128"
     if longer and toy.longer:
-        field, value, words = toy.longer
-        fields[field], key, label = value, f"{key}-longer", f"{label}, {words}"
+        fields["steps"], key, label = str(toy.longer.steps), f"{key}-longer", f"{label}, {toy.longer.steps:,} updates"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
     costly = name == "transformer-8" or (longer and name != "feedback")
     seeds = (0,) if costly and scale == "laptop" else SEEDS
@@ -109,7 +115,7 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
 def variants(toy: Toy, scale: str) -> list[Variant]:
     rows = [variant(toy, scale, name) for name in LABELS if name != "transformer-8" or name in toy.paper]
     if scale == "laptop" and toy.longer:
-        rows += [variant(toy, scale, name, longer=True) for name in ("feedback", "transformer-4")]
+        rows += [variant(toy, scale, name, longer=True) for name in toy.longer.models]
     if scale == "laptop" and toy.task == "random-walk":  # the demo's models
         rows += [
             Variant(
@@ -138,7 +144,7 @@ def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
     if "lstm" in toy.paper:
         made.append(Claim("Feedback is better than a Transformer of 8 layers", feedback, f"{toy.task}/transformer-8"))
         made.append(Claim("Feedback is better than the LSTM", feedback, variant(toy, scale, "lstm").key))
-    if toy.longer:
+    if toy.longer and "transformer-4" in toy.longer.models:
         made += compare(
             toy, "Feedback stays ahead when both train for longer", f"{feedback}-longer", f"{key}-longer", ours=True
         )
