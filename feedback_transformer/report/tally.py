@@ -25,16 +25,23 @@ class Tally(NamedTuple):
         where = "" if scale == "paper" else "at reduced scale "
         held, failed, undecided, not_run = self.counts().values()
         single = sum(ONE_SEED in verdict for verdict in self.verdicts)
+        parts = [
+            count(held, "holds", "hold"),
+            count(failed, "does not", "do not"),
+            count(undecided, "is not decided", "are not decided"),
+        ]
+        if not_run:
+            parts.append(count(not_run, "has not been run yet", "have not been run yet"))
         return (
-            f"Of {len(self.verdicts)} claims {whose} in {len(self.experiments)} experiments, {where}"
-            f"{count(held, 'holds', 'hold')}, {count(failed, 'does', 'do')} not, {count(undecided, 'is', 'are')} not "
-            f"decided, and {count(not_run, 'has', 'have')} not been run yet; {single} of these verdicts "
+            f"Of {count(len(self.verdicts), 'claim', 'claims')} {whose} in "
+            f"{count(len(self.experiments), 'experiment', 'experiments')}, {where}"
+            f"{', '.join(parts[:-1])}, and {parts[-1]}; {single} of these verdicts "
             f"{'rests' if single == 1 else 'rest'} on one seed."
         )
 
 
 def count(number: int, one: str, many: str) -> str:
-    """The number with a verb that agrees.
+    """The number with a word that agrees.
 
     >>> count(1, "holds", "hold"), count(0, "holds", "hold")
     ('1 holds', '0 hold')

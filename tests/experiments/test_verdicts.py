@@ -12,6 +12,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.tally import Tally
 
 
 def keep(results: Path, variant: Variant, test: dict[str, float], last: float | None = None, **more: Any) -> None:
@@ -76,3 +77,12 @@ def test_of_two_that_match_neither_is_the_better_one() -> None:
     one, other = Claim("a matches b", "a", "b", equal=True), Claim("b is as good as a", "b", "a", equal=True)
     assert one.asked() == other.asked()
     assert Claim("", "a", "b").asked() != Claim("", "b", "a").asked()
+
+
+def test_the_claims_are_counted_in_one_sentence_that_leaves_out_what_is_not_missing() -> None:
+    verdicts = ["holds reduced", "does not hold (one seed)", "not decided: within the noise"]
+    assert Tally(verdicts, {"copy"}).sentence("of the paper") == (
+        "Of 3 claims of the paper in 1 experiment, at reduced scale 1 holds, 1 does not, and 1 is not decided; "
+        "1 of these verdicts rests on one seed."
+    )
+    assert "1 is not decided, and 1 has not been run yet; 1 of" in Tally([*verdicts, "not run"], set()).sentence("")
