@@ -29,6 +29,13 @@ class Copying(EpisodeTask):
         input    begin  3  1  4  go  4  1  3
         label      -    -  -  -   4  1  3  end
 
+    With `anywhere`, some answers begin at a digit in the middle, and are asked for from where what has been written so
+    far occurs only once in the string. Then only the digits themselves tell the model where it is, and no count of them
+    does, which would end with the training lengths:
+
+        input    begin  3  1  3  4  5  go  3  4  5
+        label      -    -  -  -  -  -   -  -  5  end
+
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
     because nothing shows where to find it.
@@ -42,6 +49,7 @@ class Copying(EpisodeTask):
     min_length: int = documented(0, "digits in the shortest training string; 0 means all have the same length")
     test_length: int = documented(400, "digits in the test strings")
     plain: float = documented(0.0, "the fraction of training strings made of only 2 to 5 different digits")
+    anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
 
     def __post_init__(self) -> None:
@@ -50,8 +58,9 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        if not 0 <= self.plain <= 1:
-            raise ConfigError(f"Copying.plain = {self.plain} must be from 0 to 1")
+        for name in ("plain", "anywhere"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"Copying.{name} = {getattr(self, name)} must be from 0 to 1")
         if self.chained < 1:
             raise ConfigError(f"Copying.chained = {self.chained} must be 1 or more")
 
@@ -72,8 +81,10 @@ class Copying(EpisodeTask):
         return BEGIN
 
     def episodes(self, count: int, seed: int) -> Episodes:
-        strings = enumerate(self.strings(count, seed))
-        return Episodes.join(*zip(*(self.episode(s, n % self.chained > 0) for n, s in strings), strict=True))
+        strings = self.strings(count, seed)
+        starts = self.starts(strings, seed)
+        made = (self.episode(s, n % self.chained > 0, start) for n, (s, start) in enumerate(zip(strings, starts)))
+        return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
         """The digits to be read in each of `count` episodes."""
@@ -84,20 +95,36 @@ class Copying(EpisodeTask):
             digits = few_digits(digits, lengths, self.plain, random)
         return np.split(digits, np.cumsum(lengths)[:-1])
 
-    def episode(self, digits: Array, chained: bool = False) -> tuple[Array, Array]:
-        """Tokens and labels for one string of digits."""
-        answer = digits[::-1] if self.reverse else digits
+    def starts(self, strings: list[Array], seed: int) -> Array:
+        """Where each answer begins: how many digits of the whole answer it leaves out."""
+        random = np.random.default_rng([seed, 1])  # apart from the strings
+        lengths = np.array([len(digits) for digits in strings])
+        return np.where(random.random(len(strings)) < self.anywhere, random.integers(0, lengths), 0)
+
+    def episode(self, digits: Array, chained: bool = False, start: int = 0) -> tuple[Array, Array]:
+        """Tokens and labels for one string of digits; the answer leaves out its first `start` digits."""
+        whole = digits[::-1] if self.reverse else digits
+        answer = whole[start:]
         tokens = np.concatenate([[NEXT if chained else BEGIN], digits, [GO], answer])
         labels = np.concatenate([np.full(len(digits) + 1, NO_LABEL), answer, [END]])
-        if chained and not self.reverse:
-            labels[len(digits) + 1] = NO_LABEL
+        unknown = shown(whole, start) if start else int(chained and not self.reverse)
+        labels[len(digits) + 1 :][:unknown] = NO_LABEL
         return tokens, labels
 
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0, plain=0.0, chained=1)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
+
+
+def shown(digits: Array, start: int) -> int:
+    """How many digits from `start` on it takes until they occur only there, at most all of them and the end."""
+    text = bytes(digits.tolist())
+    for end in range(start + 1, len(text) + 1):
+        if text.find(text[start:end]) == start and text.find(text[start:end], start + 1) < 0:
+            return end - start
+    return len(text) - start + 1
 
 
 def few_digits(digits: Array, lengths: Array, part: float, random: np.random.Generator) -> Array:

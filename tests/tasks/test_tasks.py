@@ -309,6 +309,39 @@ def test_plain_strings_have_few_digits_in_training_only() -> None:
     assert task.held_out().plain == 0
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_answers_that_begin_anywhere_are_asked_for_once_their_place_is_known(reverse: bool) -> None:
+    task = Copying(reverse=reverse, length=12, min_length=1, plain=0.5, anywhere=0.6)
+    episodes = task.episodes(400, 3)
+    starts, shown = [], []
+    for begin, end in episodes.bounds():
+        read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
+        go = read.index("go")
+        whole, answer = "".join(read[1:go][:: -1 if reverse else 1]), "".join(read[go + 1 :])
+        assert whole.endswith(answer)
+        asked = labels[go:]
+        unknown = next((n for n, label in enumerate(asked) if label), len(asked))
+        assert asked[unknown:] == [*answer, "end"][unknown:]
+        if unknown:  # never before the place is known: all shorter beginnings occur elsewhere too
+            places = [sum(whole.startswith(answer[:n], at) for at in range(go)) for n in range(1, len(answer) + 1)]
+            assert all(n > 1 for n in places[: unknown - 1])
+            assert unknown > len(answer) or places[unknown - 1] == 1
+        starts.append(len(whole) - len(answer))
+        shown.append(unknown)
+    assert 0.36 < (np.array(shown) > 0).mean() < 0.53  # 0.6, less those whose random digit is the first
+    assert set(starts) == set(range(12))
+    assert task.held_out().anywhere == 0
+
+
+def test_answers_begin_anywhere_without_changing_the_strings() -> None:
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(Copying(anywhere=0.5).strings(20, 1), Copying().strings(20, 1), strict=True)
+    )
+    with pytest.raises(ConfigError, match=r"Copying.anywhere = 1.5 must be from 0 to 1"):
+        Copying(anywhere=1.5)
+
+
 @pytest.mark.parametrize("length", [1, 50, 1000])
 def test_counting_asks_for_as_many(length: int) -> None:
     task = Counting(length=length)
