@@ -58,7 +58,7 @@ TOYS = (
     Toy(
         "copy", "Copy: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.762, "sequence": 0.236}, "transformer-4": {"character": 0.591, "sequence": 0.062}},
-        COPYING,
+        f"{COPYING}, half of the training answers beginning at a random digit",
     ),
     Toy(
         "reverse", "Reverse: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),

@@ -13,7 +13,6 @@ from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
-PIECE = 16  # digits in the longest piece of an answer
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class Copying(EpisodeTask):
         input    begin  3  1  4  go  4  1  3
         label      -    -  -  -   4  1  3  end
 
-    With `pieces`, some answers are made of pieces that begin anywhere. Each begins with `go`, and is asked for from
-    where what it has shown occurs only once in the string. So only the digits themselves tell the model where it is;
-    an index of the digits does not, and would end with the training lengths:
+    With `anywhere`, some answers begin at a digit in the middle, and are asked for from where what has been written so
+    far occurs only once in the string. Then only the digits themselves tell the model where it is, and no count of them
+    does, which would end with the training lengths:
 
-        input    begin  3  1  3  4  5  go  4  5  go  3  1
-        label      -    -  -  -  -  -   -  5  end -  -  3
+        input    begin  3  1  3  4  5  go  3  4  5
+        label      -    -  -  -  -  -   -  -  5  end
 
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
@@ -50,7 +49,7 @@ class Copying(EpisodeTask):
     min_length: int = documented(0, "digits in the shortest training string; 0 means all have the same length")
     test_length: int = documented(400, "digits in the test strings")
     plain: float = documented(0.0, "the fraction of training strings made of only 2 to 5 different digits")
-    pieces: float = documented(0.0, "the fraction of training answers that are pieces from anywhere in the string")
+    anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
 
     def __post_init__(self) -> None:
@@ -59,7 +58,7 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        for name in ("plain", "pieces"):
+        for name in ("plain", "anywhere"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"Copying.{name} = {getattr(self, name)} must be from 0 to 1")
         if self.chained < 1:
@@ -82,11 +81,9 @@ class Copying(EpisodeTask):
         return BEGIN
 
     def episodes(self, count: int, seed: int) -> Episodes:
-        random = np.random.default_rng([seed, 1])  # apart from the one that draws the strings
-        made = []
-        for number, digits in enumerate(self.strings(count, seed)):
-            spans = cut(len(digits), random) if random.random() < self.pieces else [(0, len(digits))]
-            made.append(self.episode(digits, number % self.chained > 0, spans))
+        strings = self.strings(count, seed)
+        starts = self.starts(strings, seed)
+        made = (self.episode(s, n % self.chained > 0, start) for n, (s, start) in enumerate(zip(strings, starts)))
         return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
@@ -98,34 +95,27 @@ class Copying(EpisodeTask):
             digits = few_digits(digits, lengths, self.plain, random)
         return np.split(digits, np.cumsum(lengths)[:-1])
 
-    def episode(self, digits: Array, chained: bool, spans: list[tuple[int, int]]) -> tuple[Array, Array]:
-        """Tokens and labels for one string of digits, and for these spans of the answer."""
-        answer = digits[::-1] if self.reverse else digits
-        tokens = [[NEXT if chained else BEGIN], digits]
-        labels = [np.full(1 + len(digits), NO_LABEL)]
-        for number, (start, stop) in enumerate(spans):
-            tokens += [[GO], answer[start:stop]]
-            labels.append(np.append(answer, END)[start : stop + 1])
-            unknown = int(chained and not self.reverse) if number == start == 0 else shown(answer, start)
-            labels[-1][:unknown] = NO_LABEL
-        return np.concatenate(tokens), np.concatenate(labels)
+    def starts(self, strings: list[Array], seed: int) -> Array:
+        """Where each answer begins: how many digits of the whole answer it leaves out."""
+        random = np.random.default_rng([seed, 1])  # apart from the strings
+        lengths = np.array([len(digits) for digits in strings])
+        return np.where(random.random(len(strings)) < self.anywhere, random.integers(0, lengths), 0)
+
+    def episode(self, digits: Array, chained: bool = False, start: int = 0) -> tuple[Array, Array]:
+        """Tokens and labels for one string of digits; the answer leaves out its first `start` digits."""
+        whole = digits[::-1] if self.reverse else digits
+        answer = whole[start:]
+        tokens = np.concatenate([[NEXT if chained else BEGIN], digits, [GO], answer])
+        labels = np.concatenate([np.full(len(digits) + 1, NO_LABEL), answer, [END]])
+        unknown = shown(whole, start) if start else int(chained and not self.reverse)
+        labels[len(digits) + 1 :][:unknown] = NO_LABEL
+        return tokens, labels
 
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0, plain=0.0, pieces=0.0, chained=1)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
-
-
-def cut(length: int, random: np.random.Generator) -> list[tuple[int, int]]:
-    """Spans of an answer, of up to PIECE digits each and `length` together, that begin anywhere."""
-    spans, left = [], length
-    while left:
-        start = int(random.integers(length))
-        stop = min(length, start + min(left, int(random.integers(1, PIECE + 1))))
-        spans.append((start, stop))
-        left -= stop - start
-    return spans
 
 
 def shown(digits: Array, start: int) -> int:

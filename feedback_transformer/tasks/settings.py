@@ -119,6 +119,7 @@ for name, variables, steps in (("algorithmic-3", 3, 12_000), ("algorithmic-5", 5
 # Fields of the task itself.
 COPYING_FIELDS = {"min_length": "1", "plain": "0.7"}
 TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "reverse")}
+TOY_FIELDS["copy"]["anywhere"] = "0.5"  # or a model counts the digits, which ends with the training lengths
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 TOY_FIELDS["counting-1k"] = {"small": "1.0"}
 

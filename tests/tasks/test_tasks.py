@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections import Counter
@@ -311,37 +310,36 @@ def test_plain_strings_have_few_digits_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_pieces_of_an_answer_are_asked_for_once_their_place_is_known(reverse: bool) -> None:
-    task = Copying(reverse=reverse, length=12, min_length=1, plain=0.5, pieces=0.6)
+def test_answers_that_begin_anywhere_are_asked_for_once_their_place_is_known(reverse: bool) -> None:
+    task = Copying(reverse=reverse, length=12, min_length=1, plain=0.5, anywhere=0.6)
     episodes = task.episodes(400, 3)
-    in_pieces, starts = 0, set()
+    starts, shown = [], []
     for begin, end in episodes.bounds():
         read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
-        begins = [n for n, word in enumerate(read) if word == "go"]
-        string = "".join(read[1 : begins[0]])
-        answer = string[::-1] if reverse else string
-        assert labels[: begins[0]] == [None] * (1 + len(string))
-        assert sum(word.isdigit() for word in read) == 2 * len(string)
-        in_pieces += len(begins) > 1 or not labels[begins[0]]
-        for first, last in itertools.pairwise([*begins, len(read)]):
-            piece, asked = "".join(read[first + 1 : last]), labels[first:last]
-            if first == begins[0] and asked[0]:  # the first piece, from the beginning
-                assert (answer[: len(piece)], [*answer, "end"][: len(asked)]) == (piece, asked)
-                continue
-            for n, label in enumerate(asked):  # label n follows n digits, which must occur once
-                places = [at for at in range(len(answer)) if answer.startswith(piece[:n], at)]
-                assert label == ([*answer, "end"][places[0] + n] if n and len(places) == 1 else None)
-                starts |= set(places[:1]) if label else set()
-    assert 0.4 < in_pieces / 400 < 0.55  # 0.6, less those where one piece is the whole
-    assert starts == set(range(12))
+        go = read.index("go")
+        whole, answer = "".join(read[1:go][:: -1 if reverse else 1]), "".join(read[go + 1 :])
+        assert whole.endswith(answer)
+        asked = labels[go:]
+        unknown = next((n for n, label in enumerate(asked) if label), len(asked))
+        assert asked[unknown:] == [*answer, "end"][unknown:]
+        if unknown:  # never before the place is known: all shorter beginnings occur elsewhere too
+            places = [sum(whole.startswith(answer[:n], at) for at in range(go)) for n in range(1, len(answer) + 1)]
+            assert all(n > 1 for n in places[: unknown - 1])
+            assert unknown > len(answer) or places[unknown - 1] == 1
+        starts.append(len(whole) - len(answer))
+        shown.append(unknown)
+    assert 0.36 < (np.array(shown) > 0).mean() < 0.53  # 0.6, less those whose random digit is the first
+    assert set(starts) == set(range(12))
+    assert task.held_out().anywhere == 0
 
 
-def test_pieces_leave_the_strings_and_the_test_as_they_are() -> None:
-    task = Copying(pieces=0.5)
-    assert all(map(np.array_equal, task.strings(20, 1), Copying().strings(20, 1)))
-    assert task.held_out() == Copying().held_out()
-    with pytest.raises(ConfigError, match=r"Copying.pieces = 1.5 must be from 0 to 1"):
-        Copying(pieces=1.5)
+def test_answers_begin_anywhere_without_changing_the_strings() -> None:
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(Copying(anywhere=0.5).strings(20, 1), Copying().strings(20, 1), strict=True)
+    )
+    with pytest.raises(ConfigError, match=r"Copying.anywhere = 1.5 must be from 0 to 1"):
+        Copying(anywhere=1.5)
 
 
 @pytest.mark.parametrize("length", [1, 50, 1000])
