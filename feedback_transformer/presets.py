@@ -171,7 +171,7 @@ PAPER_WINDOWS = {"copy": 1024, "reverse": 1024, "counting-1k": 2048}
 
 LAPTOP: dict[str, tuple[ModelConfig, TrainConfig]] = {**LAPTOP_TOYS, **LAPTOP_STATES}
 
-# Reduced language models: minutes on one core and less than one pass over the corpus, so no dropout.
+# Reduced language models: minutes on one core and a pass or two over the corpus, so no dropout.
 LAPTOP_LANGUAGE_MODEL = ModelConfig(num_layers=4, model_dim=96, num_heads=4, memory_size=64, shared_kv=False)
 LAPTOP_LANGUAGE_TRAIN = TrainConfig(
     steps=1_500,

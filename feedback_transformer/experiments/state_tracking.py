@@ -1,6 +1,6 @@
 """Not in the paper: current benchmarks of state tracking. `reproduce state-tracking` runs them all.
 
-Published results are listed beside ours with their source. Their models are larger and were trained for longer.
+Published results are listed beside ours with their source. Most of their models are larger.
 """
 
 from __future__ import annotations

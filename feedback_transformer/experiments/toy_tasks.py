@@ -2,8 +2,8 @@
 
 All scores, the paper's too, are fractions of 1 here. The paper's Transformer has 4 layers, and a second one in the
 algorithmic task has 8. On a laptop the Feedback Transformer has 2 layers, and all other models are trained on as many
-tokens. Transformers with 8 layers, and those that train for longer, have one seed. Copy and reverse with an encoder are
-in `copy_pairs.py`.
+tokens. Transformers with 8 layers, and those that train for longer, are planned with one seed, all others with
+three. Copy and reverse with an encoder are in `copy_pairs.py`.
 """
 
 from __future__ import annotations

@@ -26,11 +26,12 @@ PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/ab
 MEANING = (
     "A claim holds when the difference between the means over seeds is in its favour and outside its 95% confidence "
     "interval (Student's t, the two variances pooled). It is not decided when the difference is smaller, or when "
-    "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; where "
-    "both models have a single seed, the widest spread in the experiment is assumed, and the difference has to be at "
-    "least two percent (half a point of BLEU, a point of ROUGE), or a tenth of the score where no spread is known. "
-    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. A claim holds "
-    "reduced when the runs are smaller than the paper's. ± is the standard deviation between seeds."
+    "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; with "
+    "fewer than four seeds of the two models together, the widest spread in the experiment is assumed. Where a model "
+    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE), or a "
+    "tenth of the score where no spread is known. What the paper calls a match may differ by two percent (0.01 bits on"
+    " char-PTB), noise included. A claim holds reduced when the runs are smaller than the paper's. ± is the standard "
+    "deviation between seeds."
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"

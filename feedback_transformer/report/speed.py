@@ -93,9 +93,9 @@ def about_speed(record: Record) -> str:
     return (
         f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
         f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {str(about['commit'])[:9]}. T = {record['settings']['steps']} steps per block "
-        "(16 for the random walk, as in the demo), full memory, forward and backward; in brackets the ratio to our "
-        "Transformer."
+        f"commit {str(about['commit'])[:9]}. d: width, L: layers, S: memories, B: rows; "
+        f"T = {record['settings']['steps']} steps per block (16 for the random walk, as in the demo), full memory, "
+        "forward and backward; in brackets the ratio to our Transformer."
     )
 
 

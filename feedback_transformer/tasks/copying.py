@@ -83,8 +83,8 @@ class Copying(EpisodeTask):
     def episodes(self, count: int, seed: int) -> Episodes:
         strings = self.strings(count, seed)
         starts = self.starts(strings, seed)
-        made = (self.episode(s, n % self.chained > 0, start) for n, (s, start) in enumerate(zip(strings, starts)))
-        return Episodes.join(*zip(*made, strict=True))
+        chained = np.arange(count) % self.chained > 0
+        return Episodes.join(*zip(*map(self.episode, strings, chained, starts), strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
         """The digits to be read in each of `count` episodes."""
