@@ -5,13 +5,13 @@
 
 A `Stream` is one moment of B streams, immutable like every state. A core's weights are packed again when a stream
 begins and when a parameter has changed since, by torch's version counter or an optimizer step; a change through
-`.data`, which torch does not count, is noticed when the next stream begins.
+`.data`, which torch does not count, is noticed when the next stream begins. `as_begun` notices hooks and other modules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
@@ -45,12 +45,30 @@ class Stream(NamedTuple):
         return self._replace(state=self.state.reorder(index, self.packed))
 
 
+def hooks_of(module: nn.Module) -> tuple[dict[int, Any], ...]:
+    return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+
+
 class _Pack:
-    """A core's packed weights, and its parameters' places, so that a replaced one is noticed."""
+    """A core's packed weights, and the places of its parameters and modules, so that a replaced one is noticed."""
 
     def __init__(self, core: nn.Module) -> None:
-        self.places = [(module._parameters, name) for module in core.modules() for name in module._parameters]
+        modules = list(core.modules())
+        self.places = [(module._parameters, name) for module in modules for name in module._parameters]
+        parts = [(module._modules, name, part) for module in modules for name, part in module._modules.items()]
+        self.parents, self.names, self.parts = zip(*parts, strict=True)
+        self.attributes = [vars(part) for part in self.parts]
+        self.sizes = [len(attributes) for attributes in self.attributes]
+        self.hooks = [hooks for module in modules[1:] for hooks in hooks_of(module)]  # its own are not called by a step
         self.once = PackedOnce()
+
+    def fits(self) -> bool:
+        """Whether every module is still in its place, without hooks and without new attributes, such as `forward`."""
+        return (
+            not any(self.hooks)
+            and tuple(map(dict.get, self.parents, self.names)) == self.parts
+            and list(map(len, self.attributes)) == self.sizes
+        )
 
     def get(self, weights: Weights) -> PackedWeights:
         parameters = [place[name] for place, name in self.places]
@@ -58,6 +76,15 @@ class _Pack:
 
 
 _packs: WeakKeyDictionary[nn.Module, _Pack] = WeakKeyDictionary()
+
+
+def as_begun(core: nn.Module) -> bool:
+    """Whether the core is made of the modules that its last stream began with; if not, the next step begins anew."""
+    known = _packs.get(core)
+    if known is not None and known.fits():
+        return True
+    _packs.pop(core, None)
+    return False
 
 
 def begin_stream(core: nn.Module, memory: Tensor, length: Tensor, weights: Weights) -> Stream:

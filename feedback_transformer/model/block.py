@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights, Source
+from feedback_transformer.kernels.decoding import hooks_of
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
@@ -276,8 +277,7 @@ class Stack(nn.Module):
 
 def is_untouched(module: nn.Module) -> bool:
     """Whether it has no hooks and the `forward` of its class."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return not any(hooks) and "forward" not in vars(module)
+    return not any(hooks_of(module)) and "forward" not in vars(module)
 
 
 def kept_layers(num_layers: int, drop: float) -> list[bool]:

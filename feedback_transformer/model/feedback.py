@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, Source, check_name, choose
-from feedback_transformer.kernels.decoding import Stream, begin_stream, next_step
+from feedback_transformer.kernels.decoding import Stream, as_begun, begin_stream, next_step
 from feedback_transformer.model.block import Stack, is_untouched
 from feedback_transformer.model.memory import COMPOSITIONS, MemoryState, composition
 
@@ -94,7 +94,7 @@ class FeedbackTransformer(nn.Module):
         if (self.training and (self.config.dropout or self.config.layer_drop)) or torch.compiler.is_compiling():
             return False
         going_on = state is not None and isinstance(state.room, Stream) and x.dtype == state.memory.dtype
-        if going_on and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        if going_on and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and as_begun(self):
             return self.engine in ("auto", "native")  # the rest was checked when the stream began
         return choose(self.engine, self._needs(x)).name == "native"
 

@@ -225,3 +225,27 @@ def test_no_engine_takes_the_place_of_a_model_that_was_rebuilt(name: str) -> Non
     core.engine = "loop"
     torch.testing.assert_close(y, core(torch.ones(2, 5, 16))[0])
     assert not torch.allclose(y, plain), "and it does change what is computed"
+
+
+def twice(core: FeedbackTransformer) -> None:
+    core.stack.blocks[0].feed_forward = nn.Sequential(core.stack.blocks[0].feed_forward, nn.Identity())
+
+
+SWAPPED = {name: rebuild for name, rebuild in REBUILT.items() if name != "another epsilon"} | {
+    "another layer": lambda core: setattr(core.stack.blocks[0].feed_forward, "contract", nn.Linear(64, 16)),
+    "a module around another": twice,
+}
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+def test_a_stream_that_goes_on_notices_a_model_that_was_rebuilt(name: str) -> None:
+    core = fresh()
+    x, state = stepped(core)
+    with torch.no_grad():
+        SWAPPED[name](core)
+        y, after = core.step(x, state)
+        z, _ = core.step(x, after)
+        core.engine = "loop"
+        wanted, after = core.step(x, state)
+        torch.testing.assert_close(y, wanted)
+        torch.testing.assert_close(z, core.step(x, after)[0])
