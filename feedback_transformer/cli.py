@@ -41,6 +41,8 @@ from feedback_transformer.config import (
     parse_assignments,
 )
 from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.corpus import Corpus
+from feedback_transformer.data.vocabulary import Tokens
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.kernels import engines
@@ -143,7 +145,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = add("generate", run_generate, "generate text with a trained language model", GENERATE_HELP)
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
     sub.add_argument("overrides", nargs="*", metavar="data=FOLDER", help="where the corpus is, if it has moved")
-    sub.add_argument("--prompt", default="\n", help="text to continue (a new line)")
+    sub.add_argument("--prompt", help="text to continue (a new line, or how the training text begins)")
     sub.add_argument("--max-tokens", type=int, default=500, help="number of tokens to generate (500)")
     sub.add_argument("--temperature", type=float, default=1.0, help="0 always takes the likeliest token (1)")
     sub.add_argument("--top-k", type=int, default=0, help="sample among the k likeliest tokens (0: among all)")
@@ -236,12 +238,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     assignments = parse_assignments(options.overrides)
     run, model = load_run(options.checkpoint, device, take_corpus(assignments))
     run = translate.tuned(run, options.checkpoint)
-    changed = run.override(assignments)
-    misfit = [text for text in run.differences(changed) if not text.startswith("task.")]
-    if misfit:
-        raise ConfigError(
-            f"{options.checkpoint} cannot be evaluated like this: {misfit[0]}; only task fields can be set"
-        )
+    changed = run.with_task(assignments)
     task, own = changed.task, run.task
     if (task.input_size, task.output_size) != (own.input_size, own.output_size):
         raise ConfigError(
@@ -250,7 +247,8 @@ def run_evaluate(options: argparse.Namespace) -> int:
         )
     held_out = getattr(task, "held_out", lambda: task)()
     if isinstance(task, Translation | Language) and (options.episodes is not None or options.seed is not None):
-        raise ConfigError("--episodes and --seed are for tasks with random episodes; for fewer pairs set test_pairs=N")
+        fewer = "; for fewer pairs set test_pairs=N" if isinstance(task, Translation) else ""
+        raise ConfigError(f"--episodes and --seed are for tasks with random episodes, not for {run.task_name}{fewer}")
     if isinstance(task, Translation):
         return translate.evaluate(task, model, torch.device(device), f"{run.task_name} {run.model.core}", options.json)
     if assignments and held_out == getattr(own, "held_out", lambda: own)():
@@ -284,7 +282,8 @@ def run_generate(options: argparse.Namespace) -> int:
             "model"
         )
     vocabulary = run.task.corpus.vocabulary
-    prompt = torch.from_numpy(vocabulary.encode(options.prompt).astype("int64")).to(device)
+    tokens = first_tokens(run.task.corpus) if options.prompt is None else vocabulary.encode(options.prompt)
+    prompt = torch.from_numpy(tokens.astype("int64")).to(device)
     random = torch.Generator(device).manual_seed(options.seed or 0)
     stream = itertools.islice(generate(model, prompt.expand(options.samples, -1), sampling, random), options.max_tokens)
     if options.samples == 1:
@@ -295,6 +294,15 @@ def run_generate(options: argparse.Namespace) -> int:
     for number, text in enumerate(torch.stack(list(stream), dim=1).tolist(), start=1):
         print(f"--- {number}\n{vocabulary.decode(prompt.tolist() + text)}")
     return 0
+
+
+def first_tokens(corpus: Corpus) -> Tokens:
+    """A new line, or where the vocabulary has none, the first token of the training text."""
+    try:
+        tokens = corpus.vocabulary.encode("\n")
+    except DataError:
+        return corpus.train[:1]
+    return tokens if len(tokens) else corpus.train[:1]
 
 
 def run_list(options: argparse.Namespace) -> int:

@@ -253,7 +253,7 @@ def preset(task_name: str, scale: str = "laptop", core: str = "feedback", seed: 
 
 def configured(task_name: str, scale: str, seed: int, fields: dict[str, str]) -> RunConfig:
     """The preset for the core named in the fields, with these fields changed."""
-    return preset(task_name, scale, fields.get("core", "feedback"), seed).override(fields)
+    return preset(task_name, scale, fields.get("core", fields.get("model.core", "feedback")), seed).override(fields)
 
 
 def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:

@@ -197,7 +197,7 @@ def test_a_finished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], t
 def test_a_config_that_does_not_fit_the_checkpoint_is_a_sentence(
     capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path
 ) -> None:
-    assert "only task fields can be set" in complaint(capsys, "evaluate", str(trained), "num_layers=3")
+    assert "only fields of the task can be set" in complaint(capsys, "evaluate", str(trained), "num_layers=3")
     assert "64 output symbols, this task 4 and 9" in complaint(capsys, "evaluate", str(trained), "size=3")
     (tmp_path / "half.safetensors").write_bytes((trained / "best.safetensors").read_bytes()[:999])
     assert "truncated" in complaint(capsys, "evaluate", str(tmp_path / "half.safetensors"))
@@ -220,3 +220,21 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert f"To continue: feedback-transformer train --resume {folder}" in said
     assert "Traceback" not in said
+
+
+def test_a_core_may_be_named_with_its_section(tmp_path: Path) -> None:
+    for number, name in enumerate(("core", "model.core")):
+        assert main([*SMOKE, f"{name}=transformer", "steps=1", "--out", str(tmp_path / str(number))]) == 0
+    one, other = (json.loads((tmp_path / n / "config.json").read_text()) for n in "01")
+    assert one == other
+    assert one["model"]["shared_kv"] is False
+
+
+def test_the_recorded_command_is_the_one_that_began_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = str(tmp_path / "run")
+    for words in ([*SMOKE, "curriculum=length=4;length=6", f"--out={run}"], ["train", "--resume", run, "--quiet"]):
+        monkeypatch.setattr(sys, "argv", ["feedback-transformer", *words])
+        assert main(words) == 0
+        record = json.loads((tmp_path / "run" / "record.json").read_text())
+        began = "feedback-transformer train random-walk --preset smoke --quiet 'curriculum=length=4;length=6'"
+        assert record["command"] == began

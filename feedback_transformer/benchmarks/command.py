@@ -23,10 +23,11 @@ from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_tables
 from feedback_transformer.report.worlds import world_tables
-from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.checkpoint import make_folder, write_json
 from feedback_transformer.training.record import environment, read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
+DROPOUT, REPEATS = [0.2, 0.0], 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dropout",
         nargs="+",
         type=float,
-        default=[0.2, 0.0],
+        default=DROPOUT,
         help="dropout rates; memory is measured at the first (0.2 0)",
     )
-    add("--repeats", type=int, default=3, help="turns of each contender, the best of which counts (3)")
+    add("--repeats", type=int, default=REPEATS, help="turns of each contender, the best of which counts (3)")
     add("--threads", type=int, default=1, help="CPU threads (1)")
     add(
         "--language",
@@ -69,7 +70,10 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} = {getattr(args, name)} must be 1 or more")
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
-    path: Path = args.from_record or (args.out or _place(one, args)).with_suffix(".json")
+    out = args.out or (args.from_record or _place(one, args))
+    out = out.with_suffix("") if out.suffix in (".json", ".png") else out  # a name may have dots
+    path: Path = args.from_record or out.with_name(f"{out.name}.json")
+    make_folder(out.parent)  # before it takes a quarter of an hour
     if args.from_record:
         record: report.Record = read_record(path)
     else:
@@ -79,11 +83,10 @@ def run(args: argparse.Namespace) -> int:
             record = one.measure(args, console)
         finally:
             torch.set_num_threads(before)
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, record)
     try:
         tables = one.tables(record)
-    except KeyError as error:
+    except (KeyError, TypeError) as error:
         kinds = ", ".join(f"--{name}" for name in APART)
         raise ConfigError(
             f"{path} has no {error}: it is a record of another kind; choose its option ({kinds}, or none)"
@@ -92,17 +95,17 @@ def run(args: argparse.Namespace) -> int:
         console.print(_rich(table))
     console.print(f"record: {path}")
     if one.draw is not None:
-        chart = (args.out or path).with_suffix(".png")
-        chart.parent.mkdir(parents=True, exist_ok=True)
-        one.draw(record, chart)
-        console.print(f"chart: {chart}")
+        chart = out.with_name(f"{out.name}.png")
+        if one.draw(record, chart):
+            console.print(f"chart: {chart}")
     return 0
 
 
 def _place(one: Benchmark, args: argparse.Namespace) -> Path:
     """A part of a benchmark does not replace the record of the whole."""
-    whole = not (args.quick or args.shapes or args.contenders or set(args.measure) < set(MEASUREMENTS))
-    return one.out if whole else one.out.with_name(f"{one.out.name}-part")
+    part = args.quick or args.shapes or args.contenders or set(args.measure) < set(MEASUREMENTS)
+    other = args.dropout != DROPOUT or args.threads != 1 or args.repeats < REPEATS
+    return one.out if not (part or other) else one.out.with_name(f"{one.out.name}-part")
 
 
 def measure(args: argparse.Namespace, console: Console) -> report.Record:
@@ -228,7 +231,7 @@ class Benchmark(NamedTuple):
     out: Path
     measure: Callable[[argparse.Namespace, Console], report.Record]
     tables: Callable[[report.Record], list[report.Table]]
-    draw: Callable[[report.Record, Path], None] | None = None
+    draw: Callable[[report.Record, Path], bool] | None = None
 
 
 def _simple(measure: Callable[[bool, int, Console], report.Record]) -> Callable[..., report.Record]:

@@ -19,7 +19,7 @@ from feedback_transformer.report.demonstration import random_walk_row
 from feedback_transformer.report.experiments import reduction
 from feedback_transformer.tasks.random_walk import RandomWalk
 from feedback_transformer.tasks.task import predict
-from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.checkpoint import make_folder, write_json
 from feedback_transformer.training.loading import load_run
 
 TASK, SCALES = "random-walk", ("laptop", "smoke")
@@ -35,10 +35,7 @@ def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
         raise ConfigError(f"the demo has no preset {scale!r}; choose --preset laptop or smoke")
     all_jobs = {core: Job(name, preset(TASK, scale, core, seed), folder / core) for core, name in CORES.items()}
     console = Console()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
+    make_folder(folder)
     missing = {core: job for core, job in all_jobs.items() if finished_record(job) is None}
     if missing:
         names = ", ".join(job.name for job in missing.values())

@@ -102,7 +102,7 @@ def add_commands(add: Callable[..., Any]) -> None:
 
     sub = add("average", run_average, "average a run's last checkpoints", AVERAGE_HELP)
     sub.add_argument("folder", type=Path, help="the folder of a run")
-    sub.add_argument("--last", type=positive_number, default=10, help="number of evaluations (10)")
+    sub.add_argument("--last", type=positive_number, help="number of evaluations (all that are kept)")
     sub.add_argument("--out", type=Path, help="file to write (FOLDER/average.safetensors)")
 
     sub = add("score", run_score, "compute BLEU or ROUGE of a file against a reference", SCORE_HELP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import subprocess
 import sys
@@ -37,12 +38,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play one episode and show it."""
-    if options.speed <= 0:
+    if not 0 < options.speed < math.inf:
         raise ConfigError(f"--speed = {options.speed} must be more than 0")
     if not options.ansi and options.out.suffix not in (".gif", ".mp4"):
         raise ConfigError(f"--out = {options.out} must end in .gif or .mp4")
     run_, policy = load_run(options.checkpoint)
-    changed = run_.override(parse_assignments(options.overrides))
+    changed = run_.with_task(parse_assignments(options.overrides))
     task = changed.task
     if not isinstance(task, Environment) or not isinstance(run_.task, Environment):
         raise ConfigError(

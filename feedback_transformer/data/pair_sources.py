@@ -6,6 +6,7 @@ missing line would make every later pair wrong. Files may be compressed (`.gz`),
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import re
@@ -17,7 +18,7 @@ from typing import TextIO
 
 from feedback_transformer.config import nearest
 from feedback_transformer.data.corpora import SPLITS, Archive, DataError
-from feedback_transformer.data.sources import matching_files
+from feedback_transformer.data.sources import DAMAGED, matching_files
 
 Pair = tuple[str, str]
 SENTENCE_END = "\n"  # between the sentences of a summary; a line of text never contains one
@@ -244,7 +245,8 @@ def check_aligned(source: Path, target: Path, source_name: str, target_name: str
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines with single spaces between words. Only a newline ends a line, not Unicode's other line breaks."""
-    with open(path, encoding="utf-8", newline="\n") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", newline="\n") as file:
         for line in _decoded(file, str(path)):
             yield " ".join(line.removeprefix("\ufeff").split())
 
@@ -254,6 +256,8 @@ def _decoded(file: TextIO, name: str) -> Iterator[str]:
         yield from file
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8 ({error.reason}); convert the file to UTF-8") from None
+    except DAMAGED as error:
+        raise DataError(f"{name} is damaged ({error}); fetch it again") from None
 
 
 def read_articles(path: Path, name: str) -> Iterator[Pair]:

@@ -261,7 +261,7 @@ def _read_split(folder: Path, name: str, description: dict[str, Any], vocabulary
         for side in ("source", "target")
     )
     texts = () if name == "train" else tuple(_read_texts(folder / f"{name}.jsonl"))
-    if not len(source) == len(target) == about["pairs"] or (texts and len(texts) != about["pairs"]):
+    if not len(source) == len(target) == about["pairs"] or len(texts) != (0 if name == "train" else about["pairs"]):
         raise DataError(
             f"{folder} has {len(source):,} sources, {len(target):,} targets and {len(texts):,} texts for {name}, but "
             f"{DESCRIPTION} says {about['pairs']:,} pairs; prepare them again"

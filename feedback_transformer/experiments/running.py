@@ -154,7 +154,7 @@ class Watch:
             self.plain[key](update)
 
     def table(self) -> Table:
-        table = Table("model", "steps", "stage", "training accuracy", "held-out", "tokens/s", "left")
+        table = Table("model", "steps", "stage", "training", "held-out", "per second", "left")
         waiting = len(self.names) - len(self.newest)
         for key, update in list(self.newest.items())[-SHOWN:]:
             held_out = ", ".join(f"{name} {value:.3g}" for name, value in (update.validation or {}).items()) or "-"
@@ -162,9 +162,9 @@ class Watch:
                 self.names[key],
                 f"{update.step:,}/{update.total_steps:,}",
                 f"{update.stage + 1}/{update.num_stages}",
-                f"{update.accuracy:.1%}",
+                update.training() or "-",
                 held_out,
-                f"{update.tokens_per_second:,.0f}",
+                f"{update.tokens_per_second:,.0f} {update.unit}",
                 f"{update.seconds_left / 60:.1f} min",
             )
         if waiting:

@@ -121,11 +121,6 @@ class Loan(ctypes.Structure):
             library().give_back(ctypes.byref(self))
 
 
-def release_memory() -> None:
-    """Return the working memory kept for the next block (at most 512 MB) to the system."""
-    library().clear_pool()
-
-
 class _Block(torch.autograd.Function):
     """Forward keeps its intermediate results (the tape) in one tensor; backward only reads it."""
 

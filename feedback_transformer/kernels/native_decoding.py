@@ -142,15 +142,6 @@ class DecodingState:
         """[B, M, D], oldest first; shares storage with the state and must not be written to."""
         return self.buffer.memory[:, self.slots]
 
-    @property
-    def projected(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Keys and values [B, H, M, K], one pair or one per layer; shares storage as well."""
-        keys, values = self.buffer.keys[..., self.slots, :], self.buffer.values[..., self.slots, :]
-        return tuple((keys[:, p], values[:, p]) for p in range(self.buffer.shape.pairs))
-
-    def detach(self) -> DecodingState:
-        return self
-
     def reset(self, rows: Tensor) -> DecodingState:
         """Rows where `rows` [B] is true begin a new stream."""
         return DecodingState(self.buffer, self.used, self.length.masked_fill(rows, 0))
@@ -168,13 +159,8 @@ class DecodingState:
 
 
 @torch.no_grad()
-def begin(
-    memory: Tensor,
-    length: Tensor,
-    packed: PackedWeights,
-    projected: Sequence[tuple[Tensor, Tensor]] | None = None,
-) -> DecodingState:
-    """From memories [B, M, D] (M may be 0) and length [B]; keys and values are computed unless they are given."""
+def begin(memory: Tensor, length: Tensor, packed: PackedWeights) -> DecodingState:
+    """From memories [B, M, D] (M may be 0) and length [B]."""
     batch, carried, width = memory.shape
     if width != packed.shape.width or carried > packed.shape.window or memory.dtype != packed.data.dtype:
         raise ValueError(
@@ -183,10 +169,7 @@ def begin(
         )
     buffer = _Buffer(packed, batch, _room_for(carried))
     length = length.to(torch.int64).clone()
-    if projected is not None:
-        keys, values = (torch.stack(list(parts), dim=1) for parts in zip(*projected, strict=True))
-        buffer.put(memory, keys, values)
-    elif carried:
+    if carried:
         buffer.memory[:, :carried] = memory
         shape = packed.sized(batch, buffer.shape.slots)
         shape.steps, shape.carried, shape.threads = 0, carried, _threads(batch)

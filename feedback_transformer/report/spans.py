@@ -46,7 +46,7 @@ def span_table(record: Record) -> str:
     )
 
 
-def draw_chart(record: Record, path: Path) -> None:
+def draw_chart(record: Record, path: Path) -> bool:
     """Time and memory per token over the span, on logarithmic axes; the case of one long head as a separate point."""
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     rows = record["spans"]
@@ -71,3 +71,4 @@ def draw_chart(record: Record, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+    return True

@@ -126,13 +126,16 @@ COLOURS = {
 }  # fmt: skip
 
 
-def draw_chart(record: Record, path: Path) -> None:
-    """Training speed as bars, one panel per shape, at the record's first dropout rate; the floor as a dashed line."""
+def draw_chart(record: Record, path: Path) -> bool:
+    """Training speed as bars, one panel per shape, at the record's first dropout rate; the floor as a dashed line.
+
+    Returns whether there was anything to draw.
+    """
     dropout = record["settings"]["dropout"][0]
     rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     if not shapes:
-        return
+        return False
     figure, panels = plt.subplots(1, len(shapes), figsize=(3.4 * len(shapes) + 0.6, 3.6), squeeze=False)
     for panel, shape in zip(panels[0], shapes, strict=True):
         here = [row for row in rows if row["shape"] == shape and row["contender"] != "lstm"]
@@ -157,3 +160,4 @@ def draw_chart(record: Record, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
+    return True

@@ -44,6 +44,10 @@ class Language:
     data: str = documented("", "folder of a corpus, made by `feedback-transformer prepare`")
     valid_tokens: int = documented(0, "validate on this many tokens only, the first ones; 0 means all")
 
+    def __post_init__(self) -> None:
+        if self.valid_tokens < 0:
+            raise ConfigError(f"Language.valid_tokens = {self.valid_tokens} must be 0 or more; 0 means all")
+
     @property
     def corpus(self) -> Corpus:
         if not self.data:

@@ -58,6 +58,9 @@ class Translation(PairTask):
             if getattr(self, name) not in choices:
                 value = getattr(self, name)
                 raise ConfigError(f"Translation.{name} = {value!r} is not known; choose one of {', '.join(choices)}")
+        for name in ("valid_pairs", "test_pairs"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"Translation.{name} = {getattr(self, name)} must be 0 or more; 0 means all")
         self.search()
 
     def search(self) -> Search:

@@ -31,23 +31,25 @@ def keep_weights(
         old.unlink()
 
 
-def average(folder: Path, count: int, out: Path) -> list[Path]:
-    """Write the mean of the last `count` kept checkpoints of a run; returns their paths."""
+def average(folder: Path, count: int | None, out: Path) -> list[Path]:
+    """Write the mean of the last `count` kept checkpoints of a run, or of all; returns their paths."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not the folder of a run; give the folder that `train` made")
-    paths = kept_checkpoints(folder)
-    if len(paths) < count:
+    checkpoint.make_folder(out.parent)
+    kept = kept_checkpoints(folder)
+    if not kept or len(kept) < (count or 1):
         raise CheckpointError(
-            f"{folder} keeps {len(paths)} checkpoints of evaluations, not {count}; train with keep_checkpoints={count}"
+            f"{folder} keeps {len(kept)} checkpoints of evaluations, not {count or 'any'}; "
+            + (f"average all of them with --last {len(kept)}" if kept else "train with keep_checkpoints=10")
         )
+    paths = kept[-(count or len(kept)) :]
     sums: dict[str, Tensor] = {}
     meta = None
-    for path in paths[-count:]:
+    for path in paths:
         tensors, meta = checkpoint.load(path)
         for name, tensor in tensors.items():
             sums[name] = sums.get(name, torch.zeros_like(tensor, dtype=torch.float64)) + tensor
     assert meta is not None
-    means = {name: (total / count).to(tensors[name].dtype) for name, total in sums.items()}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint.save(out, means, {**meta, "averaged": [path.name for path in paths[-count:]]})
-    return paths[-count:]
+    means = {name: (total / len(paths)).to(tensors[name].dtype) for name, total in sums.items()}
+    checkpoint.save(out, means, {**meta, "averaged": [path.name for path in paths]})
+    return paths

@@ -86,13 +86,25 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n"))
 
 
-def lock_folder(folder: Path) -> IO[str]:
-    """Make the folder and lock it until the file is closed: two trainings would mix their output."""
+def make_folder(folder: Path) -> None:
+    """Make a folder to write to, and those above it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+
+
+def _cannot_write(folder: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out")
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Make the folder and lock it until the file is closed: two trainings would mix their output."""
+    make_folder(folder)
+    try:
         file = open(folder / ".lock", "w")  # noqa: SIM115 (held as long as the run)
     except OSError as error:
-        raise ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out") from None
+        raise _cannot_write(folder, error) from None
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

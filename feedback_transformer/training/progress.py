@@ -38,6 +38,7 @@ class Progress:
     best_step: int = 0
     evaluations_since_best: int = 0
     main_steps: int | None = None  # where training ended early and fine-tuning began
+    command: str = ""  # that began it
     commits: list[str | None] = field(default_factory=list)  # of the code it was run with
     curve: list[dict[str, Any]] = field(default_factory=list)
 
@@ -56,12 +57,16 @@ class Update:
     tokens_per_second: float
     seconds_left: float
     validation: dict[str, float] = field(default_factory=dict)  # newest scores
-    measure: str = "accuracy"  # what `accuracy` is
+    measure: str = "accuracy"  # what `accuracy` is; empty if it is unknown
     unit: str = "tokens"  # what `tokens` are
+
+    def training(self) -> str:
+        """How it does on the training stream."""
+        return show_score(self.measure, self.accuracy) if self.measure else ""
 
     def text(self) -> str:
         """The numbers in one line."""
-        parts = [f"loss {self.loss:.3f}", show_score(self.measure, self.accuracy)]
+        parts = [f"loss {self.loss:.3f}", *filter(None, [self.training()])]
         if self.num_stages > 1:
             parts.append(f"stage {self.stage + 1}/{self.num_stages}")
         parts += [f"validation {show_score(name, value)}" for name, value in self.validation.items()]

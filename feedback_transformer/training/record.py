@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -74,11 +75,11 @@ def processor() -> str:
 
 def command_line() -> str:
     """The command that started this process, so that it can be repeated; without where it wrote to."""
-    words = sys.argv[1:]
+    words = [word for word in sys.argv[1:] if not word.startswith("--out=")]
     if "--out" in words:
         at = words.index("--out")
         words = words[:at] + words[at + 2 :]
-    return " ".join(["feedback-transformer", *map(without_place, words)])
+    return shlex.join(["feedback-transformer", *map(without_place, words)])
 
 
 def without_place(text: str) -> str:

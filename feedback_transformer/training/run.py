@@ -45,6 +45,14 @@ class RunConfig:
         changed = {name: override(sections[name], values) for name, values in chosen.items()}
         return dataclasses.replace(self, **changed)
 
+    def with_task(self, assignments: Mapping[str, str]) -> RunConfig:
+        """The same for a trained model, whose task alone can be set."""
+        changed = self.override(assignments)
+        misfit = [text for text in self.differences(changed) if not text.startswith("task.")]
+        if misfit:
+            raise ConfigError(f"a trained model cannot be changed: {misfit[0]}; only fields of the task can be set")
+        return changed
+
     def _locate(self, name: str) -> tuple[str, str]:
         fields = {section: field_types(type(config)) for section, config in self.sections().items()}
         section, dot, bare = name.partition(".")

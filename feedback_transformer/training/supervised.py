@@ -88,7 +88,6 @@ class Trainer:
 
     def __init__(self, run: RunConfig, folder: Path, device: torch.device, command: str | None = None) -> None:
         self.run, self.folder, self.device = run, folder, device
-        self.command = command or command_line()  # recorded, so that it can be repeated
         self.team = Team.join(device, 0 if isinstance(run.task, PairTask) else run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
@@ -99,10 +98,13 @@ class Trainer:
         self.stream: Any = self.make_stream()
         self.fingerprints = run.task.fingerprints()
         self.memories: list[Any] = [None] * run.train.accumulate  # one per part of the batch
-        self.progress = Progress()
+        self.progress = Progress(command=command or command_line())  # recorded, so that it can be repeated
+        if run.model.cutoffs:  # an adaptive softmax is never computed as a whole
+            self.measure = ""
         self.losses: list[float] = []  # since the last evaluation
         self.scores: dict[str, float] = {}
         self.validation = run.task.evaluation("validation", run.train.validation_episodes, run.seed)
+        run.task.evaluation("test", 1, run.seed)  # if there is nothing to test on, say so before the training
         self.board: Any = None
         self.lock: Any = None
         self.environment = environment(device)  # of the code that runs, whatever is checked out meanwhile
@@ -176,7 +178,7 @@ class Trainer:
         self.stream.seek(meta["stream"])
         own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
         self._load_memory(own)
-        self.progress = Progress(**meta["progress"])
+        self.progress = Progress(**{"command": self.progress.command, **meta["progress"]})  # older ones have none
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
         checkpoint.load_random(checkpoint.without_prefix("random", own), self.device)
 
@@ -309,7 +311,7 @@ class Trainer:
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 2),
             "loss": sum(self.losses) / max(1, len(self.losses)),
-            "running_accuracy": progress.running_accuracy,
+            **({"running_accuracy": progress.running_accuracy} if self.measure else {}),
             "stage": self.stream.stage,
             "rate": rate_at(progress.step - 1, self.run.train, self.main_steps),
             **self.curve_extras(),
@@ -365,7 +367,7 @@ class Trainer:
         return {
             "run": self.run.without_places().to_dict(),
             "fingerprints": self.fingerprints,
-            "command": self.command,
+            "command": self.progress.command,
             "environment": {**self.environment, "commit": ", ".join(filter(None, self.progress.commits)) or None},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "finished": finished,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from feedback_transformer import LanguageModel
-from feedback_transformer.benchmarks.command import add_arguments, run
+from feedback_transformer.benchmarks.command import WHOLE, _place, add_arguments, run
 from feedback_transformer.benchmarks.contenders import set_spans
 from feedback_transformer.benchmarks.language import SMALL
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
@@ -33,10 +33,14 @@ FIELDS = {
 }
 
 
-def bench(*arguments: str) -> int:
+def options(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    return run(parser.parse_args(arguments))
+    return parser.parse_args(arguments)
+
+
+def bench(*arguments: str) -> int:
+    return run(options(*arguments))
 
 
 @pytest.fixture(scope="module")
@@ -180,3 +184,33 @@ def test_worlds_are_measured_in_one_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(row["frames_per_second"] > 0 for row in record["learning"])
     assert "| Transformer | " in world_speed(path)
     assert bench("--worlds", "--from-record", str(path)) == 0
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("feedback_transformer.benchmarks.command.measure", lambda *_: pytest.fail("it measured"))
+    with pytest.raises(ConfigError, match="cannot write to .*file"):
+        bench("--quick", "--out", str(tmp_path / "file" / "bench"))
+
+
+@pytest.mark.parametrize("given", ["torch2.13", "torch2.13.json", "torch2.13.png"])
+def test_a_name_may_have_dots_and_a_chart_is_told_of_if_there_is_one(
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench("--quick", "--measure", "generation", "--contenders", "loop", "--out", str(tmp_path / given))
+    assert [path.name for path in tmp_path.iterdir()] == ["torch2.13.json"]
+    assert "chart:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", ["--quick", "--dropout 0", "--threads 2", "--repeats 1", "--measure memory"])
+def test_a_part_of_the_benchmark_does_not_replace_the_record_of_the_whole(other: str) -> None:
+    assert _place(WHOLE, options("--repeats", "6")) == Path("results/bench")
+    assert _place(WHOLE, options(*other.split())) == Path("results/bench-part")
+
+
+def test_a_file_that_is_no_record_of_a_benchmark_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(ConfigError, match="list.json has no .* another kind"):
+        bench("--from-record", str(tmp_path / "list.json"))

@@ -100,8 +100,12 @@ def test_checkpoints_are_averaged(trained: Path, capsys: pytest.CaptureFixture[s
     assert "is the mean of step-00000002, step-00000004" in capsys.readouterr().out
     assert main(["average", str(trained), "--last", "2", "--out", str(trained / "deep" / "mean.safetensors")]) == 0
     assert (trained / "deep" / "mean.safetensors").exists()
+    assert main(["average", str(trained)]) == 0
+    assert "is the mean of step-00000002, step-00000004" in capsys.readouterr().out
     assert main(["average", str(trained), "--last", "3"]) == 2
-    assert "keeps 2 checkpoints of evaluations, not 3" in capsys.readouterr().err
+    assert "keeps 2 checkpoints of evaluations, not 3; average all of them with --last 2" in capsys.readouterr().err
+    assert main(["average", str(trained), "--out", str(trained / "config.json" / "mean.safetensors")]) == 2
+    assert "cannot write to" in capsys.readouterr().err
 
 
 def test_files_are_scored_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

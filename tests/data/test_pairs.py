@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -160,10 +161,24 @@ def test_a_mistake_is_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
+def test_files_of_ones_own_may_be_compressed(tmp_path: Path) -> None:
+    plain = prepared(tmp_path)
+    packed = [path.with_name(f"{path.name}.gz") for path in write_pairs(tmp_path)]
+    for path in packed:
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    assert prepare_pairs("pairs", tmp_path / "other", packed, vocab_size=300).fingerprints() == plain.fingerprints()
+    packed[0].write_bytes(packed[0].read_bytes()[:-20])
+    with pytest.raises(DataError, match=r"train.de.gz is damaged"):
+        prepare_pairs("pairs", tmp_path / "third", packed, vocab_size=300)
+
+
 def test_a_damaged_folder_is_a_sentence(tmp_path: Path) -> None:
     pairs = prepared(tmp_path)
     (pairs.folder / "valid.jsonl").write_text("[]\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"valid\.jsonl is missing or damaged"):
+        Pairs.open(pairs.folder)
+    (pairs.folder / "valid.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match=r"and 0 texts for valid, but .* prepare them again"):
         Pairs.open(pairs.folder)
     np.save(pairs.folder / "train.source.npy", np.zeros(3, np.uint16))
     with pytest.raises(DataError, match="prepare the corpus again"):

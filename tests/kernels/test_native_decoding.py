@@ -64,17 +64,6 @@ def test_a_decoding_state_can_be_reset_and_reordered() -> None:
     torch.testing.assert_close(anew[1:], plain[1:])
 
 
-def test_decoding_can_start_from_keys_and_values() -> None:
-    case = make_case()
-    packed = pack_weights(weights_of(case.core), options_of(case.core))
-    memory, x = case.memory.detach(), case.x[:, 0].detach()
-    with torch.no_grad():
-        projected = case.core.stack.project(memory[:, None])
-    given, _ = native_step(x, begin(memory, case.length, packed, projected), packed)
-    computed, _ = native_step(x, begin(memory, case.length, packed), packed)
-    torch.testing.assert_close(given, computed)
-
-
 def test_weights_are_packed_again_after_an_update_only() -> None:
     core = make_case().core
     once, made = PackedOnce(), []

@@ -11,6 +11,7 @@ import torch
 
 from feedback_transformer import LanguageModel, ModelConfig
 from feedback_transformer.cli import main
+from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpus import Corpus
 from feedback_transformer.data.vocabulary import Bytes, Characters, Words
 from feedback_transformer.tasks.language import Language
@@ -148,3 +149,48 @@ def test_bits_per_byte_are_the_bits_of_the_text(tokens: str, tmp_path: Path) -> 
         assert set(scores) == {"bits_per_byte", "bits" if tokens == "characters" else "perplexity"}
     part = task.score(model, Language(str(folder), valid_tokens=3).evaluation("validation", 0, 0), torch.device("cpu"))
     assert "bits_per_byte" not in part, "of a part of a split nobody knows the bytes"
+
+
+@pytest.mark.parametrize(("tokens", "text"), [("characters", "abc" * 500), ("words", "a b\nc " * 300)])
+def test_text_is_generated_without_a_prompt_where_the_vocabulary_has_no_new_line(
+    tokens: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text(text)
+    data, run = str(tmp_path / "data"), str(tmp_path / "run")
+    ends = ["--no-end-of-line"] if tokens == "words" else []
+    prepared = ["prepare", "text", "--from", str(tmp_path / "text.txt"), "--tokens", tokens, *ends, "--out", data]
+    assert main(prepared) == 0
+    assert main(["train", "text", f"data={data}", *SMALL, "steps=2", "--out", run, "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["generate", run, "--max-tokens", "5"]) == 0
+    assert capsys.readouterr().out.startswith("a")
+
+
+def test_a_test_split_without_anything_to_score_is_told_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").mkdir()
+    for split, text in {"train": "abc" * 500, "valid": "abc" * 50, "test": "a"}.items():
+        (tmp_path / "text" / f"{split}.txt").write_text(text)
+    data, run = str(tmp_path / "data"), tmp_path / "run"
+    prepared = ["prepare", "text", "--from", str(tmp_path / "text"), "--tokens", "characters", "--out", data]
+    assert main(prepared) == 0
+    said = complaint(capsys, "train", "text", f"data={data}", *SMALL, "steps=2", "--out", str(run), "--quiet")
+    assert "the test split of" in said
+    assert "there is nothing to score" in said
+    assert not (run / "last.safetensors").exists()
+
+
+def test_an_adaptive_softmax_reports_no_accuracy(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "text", "data=data/abc", *SMALL, "steps=2"]
+    assert main([*words, "--out", "runs/whole"]) == 0
+    assert "accuracy" in capsys.readouterr().err
+    assert main([*words, "cutoffs=1,2", "--out", "runs/parts"]) == 0
+    assert "accuracy" not in capsys.readouterr().err
+    curve = json.loads((home / "runs" / "parts" / "record.json").read_text())["curve"]
+    assert "running_accuracy" not in curve[0]
+
+
+def test_less_than_no_tokens_to_validate_on_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Language.valid_tokens = -5 must be 0 or more"):
+        Language(valid_tokens=-5)

@@ -219,7 +219,6 @@ int borrow(int64_t bytes, Stretch* stretch) {
   return guarded([&] { *stretch = pool().take(bytes); });
 }
 void give_back(const Stretch* stretch) { pool().give(*stretch); }
-void clear_pool() { pool().clear(); }
 DOORS(float, f32)
 DOORS(double, f64)
 }

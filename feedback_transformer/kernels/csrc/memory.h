@@ -64,10 +64,6 @@ class Pool {
     kept += stretch.bytes;
     while (kept > most_kept || waiting.size() > 64) drop_oldest();
   }
-  void clear() {
-    std::lock_guard<std::mutex> guard(lock);
-    while (!waiting.empty()) drop_oldest();
-  }
 
  private:
   void drop_oldest() {
