@@ -70,13 +70,12 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} = {getattr(args, name)} must be 1 or more")
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
-    out = args.out or (args.from_record or _place(one, args))
+    out = args.out or args.from_record or _place(one, args)
     out = out.with_suffix("") if out.suffix in (".json", ".png") else out  # a name may have dots
     path: Path = args.from_record or out.with_name(f"{out.name}.json")
+    record: report.Record | None = read_record(path) if args.from_record else None
     make_folder(out.parent)  # before it takes a quarter of an hour
-    if args.from_record:
-        record: report.Record = read_record(path)
-    else:
+    if record is None:
         before = torch.get_num_threads()
         torch.set_num_threads(args.threads)
         try:

@@ -122,7 +122,7 @@ def shown(digits: Array, start: int) -> int:
     """How many digits from `start` on it takes until they occur only there, at most all of them and the end."""
     text = bytes(digits.tolist())
     for end in range(start + 1, len(text) + 1):
-        if text.find(text[start:end]) == start and text.find(text[start:end], start + 1) < 0:
+        if text.find(text[start:end]) == text.rfind(text[start:end]):
             return end - start
     return len(text) - start + 1
 

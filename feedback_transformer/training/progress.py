@@ -66,12 +66,12 @@ class Update:
 
     def text(self) -> str:
         """The numbers in one line."""
-        parts = [f"loss {self.loss:.3f}", *filter(None, [self.training()])]
+        parts = [f"loss {self.loss:.3f}", self.training()]
         if self.num_stages > 1:
             parts.append(f"stage {self.stage + 1}/{self.num_stages}")
         parts += [f"validation {show_score(name, value)}" for name, value in self.validation.items()]
         parts.append(f"{self.tokens_per_second:,.0f} {self.unit}/s")
-        return ", ".join(parts)
+        return ", ".join(filter(None, parts))
 
 
 Reporter = Callable[[Update], None]
