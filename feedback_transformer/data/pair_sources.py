@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
-from typing import TextIO
 
 from feedback_transformer.config import nearest
 from feedback_transformer.data.corpora import SPLITS, Archive, DataError
@@ -157,20 +156,16 @@ def find_pairs(corpus: PairCorpus, places: Sequence[Path], scratch: Path) -> dic
         own.mkdir()
         found = matching_files(corpus.wants, place, own, f"has no files of {corpus.name}")
         for name, path in found.items():
-            files.setdefault(plain_name(name), _plain_file(name, path, own / f"plain-{len(files)}"))
+            files.setdefault(plain_name(name), _plain_file(name, path, own / f"plain-{len(files)}.txt"))
     where = ", ".join(map(str, places))
     return {split: _split_of(corpus, split, files, where) for split in SPLITS}
 
 
-def _plain_file(name: str, path: Path, scratch: Path) -> Path:
-    """The file itself if it is plain text, else a plain copy in `scratch`."""
-    if path.suffix == ".gz":  # in a folder; what comes out of an archive is unpacked already
-        scratch.mkdir()
-        path = next(iter(matching_files(lambda _: True, path, scratch, "").values()))
+def _plain_file(name: str, path: Path, plain: Path) -> Path:
+    """The file itself if it is lines of text, else a copy that is."""
     if not name.removesuffix(".gz").endswith(".sgm"):
         return path
     segments = re.findall(r"<seg[^>]*>(.*?)</seg>", "\n".join(read_lines(path)), re.DOTALL)
-    plain = scratch.with_suffix(".txt")
     plain.write_text("".join(" ".join(html.unescape(text).split()) + "\n" for text in segments), encoding="utf-8")
     return plain
 
@@ -245,31 +240,31 @@ def check_aligned(source: Path, target: Path, source_name: str, target_name: str
 
 def read_lines(path: Path) -> Iterator[str]:
     """Lines with single spaces between words. Only a newline ends a line, not Unicode's other line breaks."""
+    for line in _decoded(path, str(path)):
+        yield " ".join(line.removeprefix("\ufeff").split())
+
+
+def _decoded(path: Path, name: str) -> Iterator[str]:
+    """The lines of a file, which may be compressed."""
     opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8", newline="\n") as file:
-        for line in _decoded(file, str(path)):
-            yield " ".join(line.removeprefix("\ufeff").split())
-
-
-def _decoded(file: TextIO, name: str) -> Iterator[str]:
     try:
-        yield from file
+        with opened(path, "rt", encoding="utf-8", newline="\n") as file:
+            yield from file
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not UTF-8 ({error.reason}); convert the file to UTF-8") from None
     except DAMAGED as error:
-        raise DataError(f"{name} is damaged ({error}); fetch it again") from None
+        raise DataError(f"{name} is truncated or damaged ({error}); fetch it again") from None
 
 
 def read_articles(path: Path, name: str) -> Iterator[Pair]:
     """Articles and summaries; a summary is a list of sentences or a text."""
-    with open(path, encoding="utf-8", newline="\n") as file:
-        for number, line in enumerate(_decoded(file, name), start=1):
-            try:
-                entry = json.loads(line)
-                article, summary = entry["article"], entry["summary"]
-                sentences = summary if isinstance(summary, list) else summary.split(SENTENCE_END)
-                yield " ".join(article.split()), SENTENCE_END.join(" ".join(text.split()) for text in sentences)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DataError(
-                    f"{name}, line {number:,} is not a JSON object with `article` and `summary` ({error})"
-                ) from None
+    for number, line in enumerate(_decoded(path, name), start=1):
+        try:
+            entry = json.loads(line)
+            article, summary = entry["article"], entry["summary"]
+            sentences = summary if isinstance(summary, list) else summary.split(SENTENCE_END)
+            yield " ".join(article.split()), SENTENCE_END.join(" ".join(text.split()) for text in sentences)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(
+                f"{name}, line {number:,} is not a JSON object with `article` and `summary` ({error})"
+            ) from None

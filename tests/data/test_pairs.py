@@ -168,7 +168,7 @@ def test_files_of_ones_own_may_be_compressed(tmp_path: Path) -> None:
         path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
     assert prepare_pairs("pairs", tmp_path / "other", packed, vocab_size=300).fingerprints() == plain.fingerprints()
     packed[0].write_bytes(packed[0].read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"train.de.gz is damaged"):
+    with pytest.raises(DataError, match=r"train.de.gz is truncated or damaged"):
         prepare_pairs("pairs", tmp_path / "third", packed, vocab_size=300)
 
 
