@@ -111,17 +111,12 @@ class ModelConfig:
         if self.core != "feedback" or self.memory != "weighted-sum":
             object.__setattr__(self, "memory_top", 0.0)
             object.__setattr__(self, "memory_bottom", 0.0)
-        _one_of(self, "core", CORES)
-        _one_of(self, "norm", NORMS)
-        _one_of(self, "source_positions", SOURCE_POSITIONS)
-        for name in ("num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp"):
-            _at_least(self, name, 1)
-        for name in ("encoder_layers", "source_reach", "position_reach"):
-            _at_least(self, name, 0)
-        for name in ("dropout", "embedding_dropout", "output_dropout", "layer_drop"):
-            _within(self, name, 0.0, 1.0)
-        for name in ("position_std", "embedding_std"):
-            _at_least(self, name, 0.0)
+        one_of(self, "core", CORES)
+        one_of(self, "norm", NORMS)
+        one_of(self, "source_positions", SOURCE_POSITIONS)
+        at_least(self, 1, "num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp")
+        at_least(self, 0, "encoder_layers", "source_reach", "position_reach", "position_std", "embedding_std")
+        fractions(self, "dropout", "embedding_dropout", "output_dropout", "layer_drop", below_one=True)
         if self.position_slopes and len(self.position_slopes) != self.num_heads:
             raise ConfigError(
                 f"ModelConfig.position_slopes = {self.position_slopes} has {len(self.position_slopes)} slopes for "
@@ -191,25 +186,26 @@ class TrainConfig:
             raise ConfigError(
                 f"TrainConfig.accumulate = {self.accumulate} must be 1 or more and divide batch_size {self.batch_size}"
             )
-        for name in (
-            "steps",
-            "batch_size",
-            "bptt",
-            "eval_every",
-            "validation_episodes",
-            "test_episodes",
-            "batch_tokens",
-        ):
-            _at_least(self, name, 1)
-        for name in ("finetune_steps", "bptt_start", "warmup_steps", "train_episodes", "patience", "keep_checkpoints"):
-            _at_least(self, name, 0)
-        for name in ("learning_rate", "span_loss", "gradient_clip", "checkpoint_seconds"):
-            _at_least(self, name, 0.0)
-        for name in ("bptt_warmup", "curriculum_deadline", "curriculum_gate"):
-            _within(self, name, 0.0, 1.0, closed=True)
-        for name in ("adam_beta2", "label_smoothing"):
-            _within(self, name, 0.0, 1.0)
-        _one_of(self, "schedule", SCHEDULES)
+        at_least(
+            self, 1, "steps", "batch_size", "bptt", "eval_every", "validation_episodes", "test_episodes", "batch_tokens"
+        )
+        at_least(
+            self,
+            0,
+            "finetune_steps",
+            "bptt_start",
+            "warmup_steps",
+            "train_episodes",
+            "patience",
+            "keep_checkpoints",
+            "learning_rate",
+            "span_loss",
+            "gradient_clip",
+            "checkpoint_seconds",
+        )
+        fractions(self, "bptt_warmup", "curriculum_deadline", "curriculum_gate")
+        fractions(self, "adam_beta2", "label_smoothing", below_one=True)
+        one_of(self, "schedule", SCHEDULES)
         if self.bptt_start > self.bptt:
             raise ConfigError(
                 f"TrainConfig.bptt_start = {self.bptt_start} must not exceed bptt = {self.bptt}, which it grows to"
@@ -229,11 +225,9 @@ class ActConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("discount", "trace"):
-            _within(self, name, 0.0, 1.0, closed=True)
-        for name in ("entropy_cost", "value_cost", "optimizer_epsilon"):
-            _at_least(self, name, 0.0)
-        _one_of(self, "optimizer", OPTIMIZERS)
+        fractions(self, "discount", "trace")
+        at_least(self, 0, "entropy_cost", "value_cost", "optimizer_epsilon")
+        one_of(self, "optimizer", OPTIMIZERS)
         if self.accumulate > 1:
             raise ConfigError(f"{_sentence(self, 'accumulate')} must be 1 for A2C; choose a smaller batch_size instead")
 
@@ -257,21 +251,24 @@ def _sentence(config: Any, name: str) -> str:
     return f"{type(config).__name__}.{name} = {getattr(config, name)!r}"
 
 
-def _one_of(config: Any, name: str, choices: Iterable[str]) -> None:
+def one_of(config: Any, name: str, choices: Iterable[str]) -> None:
     if getattr(config, name) not in choices:
         raise ConfigError(f"{_sentence(config, name)} is not known; choose one of {', '.join(choices)}")
 
 
-def _at_least(config: Any, name: str, least: float) -> None:
-    if not getattr(config, name) >= least:
-        raise ConfigError(f"{_sentence(config, name)} must be {least} or more")
+def at_least(config: Any, least: int, *names: str) -> None:
+    for name in names:
+        if not least <= getattr(config, name) < math.inf:
+            raise ConfigError(f"{_sentence(config, name)} must be {least} or more")
 
 
-def _within(config: Any, name: str, low: float, high: float, closed: bool = False) -> None:
-    value = getattr(config, name)
-    if not (low <= value <= high if closed else low <= value < high):
-        bound = "to" if closed else "up to, but not including,"
-        raise ConfigError(f"{_sentence(config, name)} must be from {low} {bound} {high}")
+def fractions(config: Any, *names: str, below_one: bool = False) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if not 0 <= value <= 1 or (below_one and value == 1):
+            raise ConfigError(
+                f"{_sentence(config, name)} must be from 0 {'up to, but not including,' if below_one else 'to'} 1"
+            )
 
 
 # --------------------------------------------------------------------------------------- overrides and JSON

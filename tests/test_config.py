@@ -20,7 +20,7 @@ from feedback_transformer.training.run import RunConfig
         ({"norm": "middle"}, "ModelConfig.norm = 'middle' is not known; choose one of pre, post"),
         ({"num_layers": 0}, "ModelConfig.num_layers = 0 must be 1 or more"),
         ({"model_dim": 10, "num_heads": 3}, "model_dim = 10 is not a multiple of num_heads = 3"),
-        ({"dropout": 1.0}, "ModelConfig.dropout = 1.0 must be from 0.0 up to, but not including, 1.0"),
+        ({"dropout": 1.0}, "ModelConfig.dropout = 1.0 must be from 0 up to, but not including, 1"),
         ({"memory": "middle"}, "ModelConfig.memory = 'middle' is not known; choose one of weighted-sum"),
         ({"memory": "layer:K"}, "choose a layer from 0"),
         ({"memory": "layer:3"}, "choose a layer from 0 (the embedding) to 2"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedback_transformer.config import check_types, documented
+from feedback_transformer.config import at_least, check_types, documented
 from feedback_transformer.environments.world import (
     ALL,
     BLUE,
@@ -17,7 +17,6 @@ from feedback_transformer.environments.world import (
     Ints,
     Scene,
     World,
-    check_fields,
 )
 
 FORWARD, LEFT, RIGHT = range(3)
@@ -46,7 +45,8 @@ class Corridor(Environment):
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_fields(self, length=1, episode_steps=0)
+        at_least(self, 1, "length")
+        at_least(self, 0, "episode_steps")
 
     @property
     def observation_sizes(self) -> tuple[int, ...]:

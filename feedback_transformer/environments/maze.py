@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedback_transformer.config import ConfigError, check_types, documented
+from feedback_transformer.config import ConfigError, at_least, check_types, documented
 from feedback_transformer.environments.grid import MOVES, TURNS, Grid, Ways, make_grid, with_walls
 from feedback_transformer.environments.world import (
     ALL,
@@ -18,7 +18,6 @@ from feedback_transformer.environments.world import (
     Ints,
     Scene,
     World,
-    check_fields,
 )
 
 FREE, WALL, OBJECT = range(3)  # what a cell shows; object k is OBJECT + k
@@ -41,7 +40,9 @@ class Maze(Environment):
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_fields(self, size=3, num_objects=2, episode_steps=1)
+        at_least(self, 3, "size")
+        at_least(self, 2, "num_objects")
+        at_least(self, 1, "episode_steps")
         if self.size % 2 == 0:
             raise ConfigError(f"Maze.size = {self.size} must be odd, because rooms are in every other row and column")
         rooms = ((self.size + 1) // 2) ** 2

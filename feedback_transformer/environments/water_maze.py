@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feedback_transformer.config import check_types, documented
+from feedback_transformer.config import at_least, check_types, documented
 from feedback_transformer.environments.grid import MOVES, Ways, make_grid
 from feedback_transformer.environments.world import (
     ALL,
@@ -17,7 +17,6 @@ from feedback_transformer.environments.world import (
     Ints,
     Scene,
     World,
-    check_fields,
 )
 
 
@@ -37,7 +36,8 @@ class WaterMaze(Environment):
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_fields(self, size=2, episode_steps=1)
+        at_least(self, 2, "size")
+        at_least(self, 1, "episode_steps")
 
     @property
     def observation_sizes(self) -> tuple[int, ...]:

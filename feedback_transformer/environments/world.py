@@ -184,11 +184,3 @@ class Environment(ABC):
 
         rewards = play(self, data, model, device)
         return {self.metric: float(self.measure(rewards).mean())}
-
-
-def check_fields(environment: Any, **least: int) -> None:
-    """Check that each field is at least the number given here."""
-    for name, bound in least.items():
-        value = getattr(environment, name)
-        if value < bound:
-            raise ConfigError(f"{type(environment).__name__}.{name} = {value} must be {bound} or more")

@@ -7,7 +7,7 @@ for a position in a string of any length. The decoder only has to know where it 
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import SEEDS, Experiment, Variant
-from feedback_transformer.experiments.toy_tasks import FIELDS, LABELS, TOYS, Toy, compare
+from feedback_transformer.experiments.toy_tasks import AS_MUCH_TIME, FIELDS, LABELS, TOYS, Toy, compare
 from feedback_transformer.presets import preset
 
 MODELS = ("feedback", "transformer-4")
@@ -44,14 +44,7 @@ def experiment(toy: Toy) -> Experiment:
         variants=lambda scale: variants(toy, scale),
         claims=lambda _: (
             *compare(toy, "Feedback is better than the Transformer", feedback, transformer),
-            *compare(
-                toy,
-                "Feedback is better when given as much time",
-                f"{feedback}-longer",
-                transformer,
-                ours=True,
-                unequal=True,
-            ),
+            *compare(toy, AS_MUCH_TIME, f"{feedback}-longer", transformer, ours=True, unequal=True),
         ),
         scores=toy.scores,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, at_least, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
@@ -60,14 +59,10 @@ class Algorithmic(EpisodeTask):
             )
         if not 0 <= self.printable <= self.num_variables:
             raise ConfigError(f"Algorithmic.printable = {self.printable} must be from 0 to {self.num_variables}")
-        for name in ("print_weight", "if_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be 0 or more")
+        at_least(self, 0, "print_weight", "if_weight")
         if not 0 < self.numbers <= 1:  # at 0, the first variable could never be compared with anything
             raise ConfigError(f"Algorithmic.numbers = {self.numbers} must be above 0 and at most 1")
-        for name in ("echo", "echoing"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"Algorithmic.{name} = {getattr(self, name)} must be from 0 to 1")
+        fractions(self, "echo", "echoing")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, at_least, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
@@ -58,11 +58,8 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        for name in ("plain", "anywhere"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"Copying.{name} = {getattr(self, name)} must be from 0 to 1")
-        if self.chained < 1:
-            raise ConfigError(f"Copying.chained = {self.chained} must be 1 or more")
+        fractions(self, "plain", "anywhere")
+        at_least(self, 1, "chained")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import at_least, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
@@ -32,10 +32,8 @@ class Counting(EpisodeTask):
     )
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ConfigError(f"Counting.length = {self.length} must be 1 or more")
-        if not 0 <= self.small <= 1:
-            raise ConfigError(f"Counting.small = {self.small} must be from 0 to 1")
+        at_least(self, 1, "length")
+        fractions(self, "small")
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, derive_seed, generator, label_accuracy
 
@@ -34,8 +34,7 @@ class FlipFlop(EpisodeTask):
     def __post_init__(self) -> None:
         if self.length < 4 or self.length % 2:
             raise ConfigError(f"FlipFlop.length = {self.length} must be even, and 4 or more")
-        if not 0 <= self.ignore <= 1:
-            raise ConfigError(f"FlipFlop.ignore = {self.ignore} must be from 0 to 1")
+        fractions(self, "ignore")
 
     @property
     def inputs(self) -> tuple[str, ...]:

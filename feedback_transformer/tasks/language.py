@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, at_least, documented
 from feedback_transformer.data.corpus import Corpus
 from feedback_transformer.data.token_lanes import TokenLanes, scoring_blocks
 from feedback_transformer.data.vocabulary import Tokens
@@ -45,8 +45,7 @@ class Language:
     valid_tokens: int = documented(0, "validate on this many tokens only, the first ones; 0 means all")
 
     def __post_init__(self) -> None:
-        if self.valid_tokens < 0:
-            raise ConfigError(f"Language.valid_tokens = {self.valid_tokens} must be 0 or more; 0 means all")
+        at_least(self, 0, "valid_tokens")
 
     @property
     def corpus(self) -> Corpus:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import at_least, documented, one_of
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
@@ -43,13 +43,8 @@ class Permutations(EpisodeTask):
     test_length: int = documented(256, "symbols in a test episode")
 
     def __post_init__(self) -> None:
-        if self.generators not in GENERATORS:
-            raise ConfigError(
-                f"Permutations.generators = {self.generators!r} is not known; choose one of {', '.join(GENERATORS)}"
-            )
-        for name in ("length", "test_length"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"Permutations.{name} = {getattr(self, name)} must be 1 or more")
+        one_of(self, "generators", GENERATORS)
+        at_least(self, 1, "length", "test_length")
 
     @property
     def inputs(self) -> tuple[str, ...]:

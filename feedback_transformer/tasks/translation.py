@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, at_least, documented, one_of
 from feedback_transformer.data.pairs import Pairs, PairSplit
 from feedback_transformer.data.prepare_pairs import cut_words
 from feedback_transformer.decoding import Search
@@ -54,13 +54,9 @@ class Translation(PairTask):
     extra_length: int = documented(50, "see length_ratio")
 
     def __post_init__(self) -> None:
-        for name, choices in (("measure", MEASURES), ("tokenization", TOKENIZATIONS)):
-            if getattr(self, name) not in choices:
-                value = getattr(self, name)
-                raise ConfigError(f"Translation.{name} = {value!r} is not known; choose one of {', '.join(choices)}")
-        for name in ("valid_pairs", "test_pairs"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"Translation.{name} = {getattr(self, name)} must be 0 or more; 0 means all")
+        one_of(self, "measure", MEASURES)
+        one_of(self, "tokenization", TOKENIZATIONS)
+        at_least(self, 0, "valid_pairs", "test_pairs")
         self.search()
 
     def search(self) -> Search:

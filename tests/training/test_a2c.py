@@ -279,7 +279,7 @@ def test_a_paper_preset_can_be_built_and_stepped(tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["train", "maze", "size=4"], "Maze.size = 4 must be odd"),
-        (["train", "corridor", "discount=2"], "ActConfig.discount = 2.0 must be from 0.0 to 1.0"),
+        (["train", "corridor", "discount=2"], "ActConfig.discount = 2.0 must be from 0 to 1"),
         (["train", "corridor", "optimizer=sgd"], "ActConfig.optimizer = 'sgd' is not known; choose one of adam"),
         (["train", "corridor", "accumulate=2"], "ActConfig.accumulate = 2 must be 1 for A2C"),
         (["train", "coridor"], "no task 'coridor'; did you mean 'corridor'"),
