@@ -54,7 +54,7 @@ SIZE = (
 )
 COPYING = (
     f"{SIZE} up to 16 steps, scores scaled by the number of memories in sight, strings of 1 to 40 digits, many with "
-    "few different digits, four strings in a row sharing one memory, 15.7M tokens, 256 test strings"
+    "few different digits, four strings in a row sharing one memory, 256 test strings, 15.7M tokens"
 )
 TOYS = (
     Toy(
