@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import nn
 
 from feedback_transformer.config import ConfigError, at_least, documented, fractions
@@ -13,6 +14,8 @@ from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
+NEAR = 0.5  # of the cues are from the string just read, others from any
+BEYOND = 16  # an answer goes on for up to this many symbols after its cue
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
+    With `cues`, the answers to some strings are not asked for. Instead, a few digits that occur only once in the
+    strings since memory was last emptied are read again, and the answer to them goes on as it does there. So an index
+    of the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 from the 1:
+
+        input    begin  3  1  4  next  1  go  1  3
+        label      -    -  -  -   -    -   1  3  end
+
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
     because nothing shows where to find it.
@@ -51,6 +61,7 @@ class Copying(EpisodeTask):
     plain: float = documented(0.0, "the fraction of training strings made of only 2 to 5 different digits")
     anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
+    cues: float = documented(0.0, "the fraction of training strings of which only parts are asked for, after a cue")
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.length or self.length < 1 or self.test_length < 1:
@@ -58,7 +69,7 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        fractions(self, "plain", "anywhere")
+        fractions(self, "plain", "anywhere", "cues")
         at_least(self, 1, "chained")
 
     @property
@@ -80,8 +91,15 @@ class Copying(EpisodeTask):
     def episodes(self, count: int, seed: int) -> Episodes:
         strings = self.strings(count, seed)
         starts = self.starts(strings, seed)
-        chained = np.arange(count) % self.chained > 0
-        return Episodes.join(*zip(*map(self.episode, strings, chained, starts), strict=True))
+        random = np.random.default_rng([seed, 2])  # apart from the strings and the starts
+        made = []
+        for number, digits in enumerate(strings):
+            first = number - number % self.chained
+            if random.random() < self.cues:
+                made.append(self.cued(strings[first : number + 1], random))
+            else:
+                made.append(self.episode(digits, number > first, starts[number]))
+        return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
         """The digits to be read in each of `count` episodes."""
@@ -108,8 +126,24 @@ class Copying(EpisodeTask):
         labels[len(digits) + 1 :][:unknown] = NO_LABEL
         return tokens, labels
 
+    def cued(self, strings: list[Array], random: np.random.Generator) -> tuple[Array, Array]:
+        """Tokens and labels for the last of these strings, and for cues from all of them."""
+        digits, chained = strings[-1], len(strings) > 1
+        tokens: list[ArrayLike] = [[NEXT if chained else BEGIN], digits]
+        labels: list[ArrayLike] = [np.full(1 + len(digits), NO_LABEL)]
+        left = len(digits)
+        while left > 0:
+            string = digits if random.random() < NEAR else strings[random.integers(len(strings))]
+            start, stop = place(string, strings, random)
+            answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
+            answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
+            tokens += [[NEXT], string[start:stop], [GO], answer[:-1]]
+            labels += [np.full(1 + stop - start, NO_LABEL), answer]
+            left -= len(answer)
+        return np.concatenate(tokens), np.concatenate(labels)
+
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1, cues=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
@@ -119,9 +153,24 @@ def shown(digits: Array, start: int) -> int:
     """How many digits from `start` on it takes until they occur only there, at most all of them and the end."""
     text = bytes(digits.tolist())
     for end in range(start + 1, len(text) + 1):
-        if text.find(text[start:end]) == text.rfind(text[start:end]):
+        if once(text[start:end], text):
             return end - start
     return len(text) - start + 1
+
+
+def place(string: Array, strings: list[Array], random: np.random.Generator) -> tuple[int, int]:
+    """A random place in `string`, of as many digits as it takes until they occur in none of the strings once more (but
+    for those at the beginning, if all of them do), and up to two more."""
+    text, read = bytes(string.tolist()), bytes([NEXT]).join(bytes(digits.tolist()) for digits in strings)
+    stop = int(random.integers(1, len(text) + 1))
+    start = stop - 1
+    while start and not once(text[start:stop], read):
+        start -= 1
+    return max(0, start - int(random.integers(3))), stop
+
+
+def once(part: bytes, text: bytes) -> bool:
+    return text.find(part) == text.rfind(part)
 
 
 def few_digits(digits: Array, lengths: Array, part: float, random: np.random.Generator) -> Array:

@@ -342,6 +342,61 @@ def test_answers_begin_anywhere_without_changing_the_strings() -> None:
         Copying(anywhere=1.5)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_cue_occurs_once_and_the_answer_goes_on_from_there(reverse: bool) -> None:
+    task = Copying(reverse=reverse, length=20, min_length=1, plain=0.5, chained=4, cues=0.7)
+    episodes = task.episodes(400, 3)
+    whole, cues, elsewhere, unfinished, strings = 0, 0, 0, 0, []
+    for number, (begin, end) in enumerate(episodes.bounds()):
+        read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
+        assert read[0] == ("next" if number % 4 else "begin")
+        turns = "".join(symbol[0] if symbol in ("next", "go") else symbol for symbol in read[1:]).split("n")
+        digits = turns.pop(0)
+        if number % 4 == 0:
+            strings = []
+        strings.append(digits.partition("g")[0])
+        if "g" in digits:
+            assert (strings[-1][::-1] if reverse else strings[-1]) == digits.partition("g")[2]
+            assert not turns
+            whole += 1
+            continue
+        assert not any(labels[: len(digits) + 1])
+        assert sum(len(turn.partition("g")[2]) for turn in turns) <= len(digits) + 20 + 16
+        at = 1 + len(digits)
+        for turn in turns:
+            cue, written = turn.split("g")
+            go = at + 1 + len(cue)
+            assert not any(labels[at:go])
+            asked = labels[go : (at := go + 1 + len(written))]
+            assert asked[:-1] == list(written)
+            text = "".join(asked[:-1]) + ("" if asked[-1] == "end" else asked[-1])
+            if reverse:
+                text = text[::-1]
+            assert text.endswith(cue) if reverse else text.startswith(cue)
+            found = [string for string in strings if text in string]
+            assert found
+            ends = [string.startswith(text) if reverse else string.endswith(text) for string in found]
+            assert asked[-1] != "end" or any(ends)
+            places = sum(string.startswith(cue, i) for string in strings for i in range(len(string)))
+            assert places == 1 or any(string.startswith(cue) for string in strings)
+            cues += 1
+            elsewhere += cue not in strings[-1]
+            unfinished += asked[-1] != "end"
+        assert at == len(read)
+    assert 0.22 < whole / 400 < 0.38
+    assert 0.2 < elsewhere / cues < 0.45  # a cue comes from each of up to three earlier strings half the time
+    assert 0.1 < unfinished / cues < 0.9
+    assert task.held_out().cues == 0
+
+
+def test_cues_do_not_change_the_strings() -> None:
+    assert all(
+        np.array_equal(a, b) for a, b in zip(Copying(cues=1.0).strings(20, 1), Copying().strings(20, 1), strict=True)
+    )
+    with pytest.raises(ConfigError, match=r"Copying.cues = -1.0 must be from 0 to 1"):
+        Copying(cues=-1.0)
+
+
 @pytest.mark.parametrize("length", [1, 50, 1000])
 def test_counting_asks_for_as_many(length: int) -> None:
     task = Counting(length=length)
