@@ -30,7 +30,7 @@ from feedback_transformer.commands.help import (
     TRAIN_HELP,
     WATCH_HELP,
 )
-from feedback_transformer.commands.machine import add_machine_options, check_device, seed_number
+from feedback_transformer.commands.machine import add_machine_options, check_device, positive_number, seed_number
 from feedback_transformer.config import (
     COMPOSITIONS,
     CORES,
@@ -47,6 +47,7 @@ from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES, configured
+from feedback_transformer.report.page import write_report
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.tasks.language import Language
 from feedback_transformer.tasks.translation import Translation
@@ -179,7 +180,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = add("demo", run_demo, "train three small models on state tracking, in minutes", DEMO_HELP)
     sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
     sub.add_argument("--preset", default="laptop", help="laptop, or smoke to check in seconds that it runs (laptop)")
-    sub.add_argument("--jobs", type=int, default=2, help="trainings to run at a time, each on one core (2)")
+    sub.add_argument("--jobs", type=positive_number, default=2, help="trainings to run at a time, each on one core (2)")
     sub.add_argument("--seed", type=seed_number, default=0, help="seed of the weights and the walks (0)")
     return parser
 
@@ -346,8 +347,6 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    from feedback_transformer.report.page import write_report  # pictures are slow to import
-
     tables = write_report(reproduce.results_folder(options), options.out, options.scale)
     print(f"wrote {options.out}, to open in a browser, and its tables as Markdown: {tables}")
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +16,14 @@ from feedback_transformer.benchmarks.contenders import Contender, contenders
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
 from feedback_transformer.benchmarks.spans import measure_spans
-from feedback_transformer.benchmarks.speed import best_rate, calls_within, take_turns
+from feedback_transformer.benchmarks.speed import best_rate, calls_within, machine, take_turns
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
 from feedback_transformer.report.whole_models import LANGUAGE, TRANSLATION, whole_model_tables
 from feedback_transformer.report.worlds import world_tables
 from feedback_transformer.training.checkpoint import make_folder, write_json
-from feedback_transformer.training.record import environment, read_record
+from feedback_transformer.training.record import read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
 DROPOUT, REPEATS = [0.2, 0.0], 3
@@ -112,9 +111,8 @@ def measure(args: argparse.Namespace, console: Console) -> report.Record:
     shapes = QUICK if args.quick else find_shapes(args.shapes)
     repeats = 1 if args.quick else args.repeats
     present, skipped = _present(args.contenders)
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     record: report.Record = {
-        "machine": {**environment(torch.device("cpu")), "date": now},
+        "machine": machine(),
         "settings": {
             "repeats": repeats,
             "steps": shapes[0].steps,

@@ -6,10 +6,8 @@ the whole memory and the others the shortest span, which is what heads typically
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 import torch
@@ -18,8 +16,7 @@ from rich.console import Console
 from feedback_transformer.benchmarks.contenders import Contender
 from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import Shape
-from feedback_transformer.benchmarks.speed import take_turns
-from feedback_transformer.training.record import environment
+from feedback_transformer.benchmarks.speed import machine, take_turns, thread_clock
 
 SHAPE = Shape("d128 L4 S8192 B4", 128, 4, 4, 8192, 4)
 SPANS = (8192, 4096, 2048, 1024, 256, 64)
@@ -34,18 +31,16 @@ def measure_spans(present: list[Contender], repeats: int, quick: bool, console: 
     for case in _cases(shape, spans):
         console.print(f"spans: {case.name}", style="dim")
         runs = {one.name: one.train(case, 0.0, True) for one in present}
-        # Processor time: with one thread it is what an idle machine would show, however busy this one is.
-        for name, seconds in take_turns(runs, repeats, clock=time.process_time).items():
+        for name, seconds in take_turns(runs, repeats, clock=thread_clock()).items():
             megabytes = peak_megabytes(name, case, 0.0, True, torch.get_num_threads())
             rows.append(
                 {"case": case.name, "span": case.span, "long_heads": case.long_heads, "contender": name}
                 | {"seconds": seconds, "microseconds_a_token": 1e6 * seconds / case.tokens}
                 | {"megabytes": round(megabytes, 1), "kilobytes_a_token": round(1e3 * megabytes / case.tokens, 1)}
             )
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     settings = {"shape": shape.name, "memory_size": shape.memory_size, "steps": shape.steps, "repeats": repeats}
     return {
-        "machine": {**environment(torch.device("cpu")), "date": now},
+        "machine": machine(),
         "settings": settings,
         "notes": {contender.name: contender.note for contender in present},
         "spans": rows,

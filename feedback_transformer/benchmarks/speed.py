@@ -8,11 +8,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TypeVar
+from datetime import datetime, timezone
+from typing import Any, TypeVar
 
 import torch
 
 from feedback_transformer.benchmarks.shapes import Shape
+from feedback_transformer.training.record import environment
 
 Run = Callable[[], None]
 Name = TypeVar("Name", bound=Hashable)
@@ -42,6 +44,17 @@ def take_turns(
             seconds = clock() - begin
             best[name], spent[name] = min(best[name], seconds / calls), spent[name] + seconds
     return best
+
+
+def thread_clock() -> Callable[[], float]:
+    """For turns of seconds, during which other processes always interfere: CPU time with one thread, else wall time."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
+def machine() -> dict[str, Any]:
+    """What a record says of where and when it was measured."""
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {**environment(torch.device("cpu")), "date": now}
 
 
 def calls_within(run: Run, seconds: float) -> int:

@@ -18,8 +18,8 @@ from rich.console import Console
 from torch import Tensor
 from torch.nn import functional as F
 
-from feedback_transformer.benchmarks.speed import Run, take_turns
-from feedback_transformer.benchmarks.whole_models import Turn, measure_models, rates, thread_clock, updating, zipf
+from feedback_transformer.benchmarks.speed import Run, take_turns, thread_clock
+from feedback_transformer.benchmarks.whole_models import Turn, measure_models, rates, updating, zipf
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.decoding import Search, beam_search
 from feedback_transformer.model.encoder_decoder import END, EncoderDecoder

@@ -1,14 +1,9 @@
-"""What the benchmarks of whole models share: from tokens to updated weights, and from weights to tokens.
-
-With one thread, CPU time is measured: a turn takes seconds, during which other processes always interfere.
-"""
+"""What the benchmarks of whole models share: from tokens to updated weights, and from weights to tokens."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import torch
@@ -16,10 +11,9 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from feedback_transformer.benchmarks.speed import Run, calls_within, take_turns
+from feedback_transformer.benchmarks.speed import Run, calls_within, machine, take_turns, thread_clock
 from feedback_transformer.config import TrainConfig
 from feedback_transformer.training.optimizer import make_optimizer
-from feedback_transformer.training.record import environment
 
 
 class Turn(NamedTuple):
@@ -38,9 +32,8 @@ def measure_models(
     console: Console,
 ) -> dict[str, Any]:
     """Training, and generation by batch; contenders taking turns, as a record."""
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     record: dict[str, Any] = {
-        "machine": {**environment(torch.device("cpu")), "date": now},
+        "machine": machine(),
         "settings": {"repeats": repeats, **settings},
     }
     clock = thread_clock()
@@ -56,11 +49,6 @@ def measure_models(
         for name, each in take_turns(turn.runs, repeats, calls, math.inf, clock).items():
             record["generation"].append({"batch": batch, **rates(name, each, turn.tokens)})
     return record
-
-
-def thread_clock() -> Callable[[], float]:
-    """The clock to use: CPU time with one thread, else wall time."""
-    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def rates(name: str, seconds: float, tokens: int) -> dict[str, Any]:

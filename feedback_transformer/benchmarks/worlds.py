@@ -1,14 +1,9 @@
-"""Reinforcement-learning worlds: the possible reward in each, its steps per second, and the speed of A2C.
-
-With one thread, CPU time is measured: a turn takes seconds, during which other processes always interfere.
-"""
+"""Reinforcement-learning worlds: the possible reward in each, its steps per second, and the speed of A2C."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +11,12 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from feedback_transformer.benchmarks.speed import take_turns
+from feedback_transformer.benchmarks.speed import machine, take_turns, thread_clock
 from feedback_transformer.config import CORES
 from feedback_transformer.environments.play import play_oracle, play_randomly
 from feedback_transformer.environments.world import Environment, Trial
 from feedback_transformer.presets import preset
 from feedback_transformer.tasks import WORLDS
-from feedback_transformer.training.record import environment
 from feedback_transformer.training.run import RunConfig
 
 COPIES = 1024
@@ -38,9 +32,8 @@ QUICK_LEARNERS: dict[str, tuple[str, dict[str, int]]] = {"smoke preset": ("smoke
 
 def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
     """The whole benchmark as a record."""
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     record: dict[str, Any] = {
-        "machine": {**environment(torch.device("cpu")), "date": now},
+        "machine": machine(),
         "settings": {"repeats": repeats, "copies": COPIES},
         "worlds": [],
         "bounds": [],
@@ -49,7 +42,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
     for name, entry in WORLDS.items():
         console.print(f"world {name}", style="dim")
         assert isinstance(entry.task, Environment)
-        seconds = take_turns({name: stepping(entry.task)}, repeats, clock=time.process_time)[name]
+        seconds = take_turns({name: stepping(entry.task)}, repeats, clock=thread_clock())[name]
         record["worlds"].append({"world": name, "seconds": seconds, "steps_per_second": COPIES * STEPS / seconds})
         for scale in ("laptop", "paper"):
             task = preset(name, scale).task
@@ -58,7 +51,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
     for shape, (scale, fields) in (QUICK_LEARNERS if quick else LEARNERS).items():
         console.print(f"learning, {shape}", style="dim")
         runs = {core: learning(scale, core, fields) for core in CORES}
-        turns = take_turns({core: run for core, (run, _) in runs.items()}, repeats, clock=time.process_time)
+        turns = take_turns({core: run for core, (run, _) in runs.items()}, repeats, clock=thread_clock())
         for core, seconds in turns.items():
             row = {"shape": shape, "contender": core, "seconds": seconds}
             record["learning"].append({**row, "frames_per_second": runs[core][1] / seconds})

@@ -20,6 +20,7 @@ from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, finished_record, train_all
 from feedback_transformer.experiments.speed import RECORDS, speed_rows
+from feedback_transformer.report.experiments import Outcome, draw
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.run import RunConfig
 
@@ -33,7 +34,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop or paper (laptop)")
     sub.add_argument("--seeds", type=positive_number, help="number of seeds (three, or one for long runs)")
-    sub.add_argument("--jobs", type=int, default=1, help="trainings to run at a time (1)")
+    sub.add_argument("--jobs", type=positive_number, default=1, help="trainings to run at a time (1)")
     sub.add_argument("--device", default="cpu", help="where they run: cpu, cuda, cuda:1, mps (cpu)")
     sub.add_argument("--threads", type=positive_number, default=1, help="CPU threads of each (1)")
     sub.add_argument("--plan", action="store_true", help="only list the runs to do, with their cost from records")
@@ -163,8 +164,6 @@ def show_table(title: str, header: list[str], rows: list[list[str]], console: Co
 
 
 def show(experiment: Experiment, scale: str, results: Path, console: Console) -> None:
-    from feedback_transformer.report.experiments import Outcome, draw  # pictures are slow to import
-
     outcome = Outcome(experiment, scale, results)
     header, rows = outcome.rows()
     show_table(experiment.title, header, rows, console)

@@ -8,7 +8,6 @@ import numpy as np
 
 from feedback_transformer.config import at_least, check_types, documented
 from feedback_transformer.environments.world import (
-    ALL,
     BLUE,
     GREEN,
     Bools,
@@ -89,10 +88,10 @@ class CorridorWorld(World):
         late = (self.clock >= self.rules.limit) & ~through
         return np.where(through, np.where(right, 1.0, -1.0), -1.0 * late), through, late
 
-    def observe(self, rows: Ints | slice = ALL) -> Ints:
-        seen = np.where(self.place[rows] == self.rules.length, DOORS, FLOOR)
-        colour = np.where(self.green[rows], GREEN_OBJECT, BLUE_OBJECT)
-        return np.where(self.clock[rows] == 0, colour, seen)[:, None]
+    def observe(self) -> Ints:
+        seen = np.where(self.place == self.rules.length, DOORS, FLOOR)
+        colour = np.where(self.green, GREEN_OBJECT, BLUE_OBJECT)
+        return np.where(self.clock == 0, colour, seen)[:, None]
 
     def oracle(self) -> Ints:
         return np.where(self.place == self.rules.length, LEFT + self.green, FORWARD)

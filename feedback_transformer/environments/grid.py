@@ -23,7 +23,6 @@ class Grid(NamedTuple):
     """The geometry of a grid without walls."""
 
     size: int
-    turns: bool
     table: Ints  # [places, actions] -> place, in an empty grid
     cell: Ints  # [places] -> cell
     ahead: Ints  # [places, actions] -> the cell that must be free for the action
@@ -33,10 +32,6 @@ class Grid(NamedTuple):
     def cells(self) -> int:
         return self.size**2
 
-    @property
-    def actions(self) -> tuple[str, ...]:
-        return TURNS if self.turns else MOVES
-
 
 def make_grid(size: int, turns: bool) -> Grid:
     """With turns, the agent has a heading and its view is turned with it; without, north is up."""
@@ -44,12 +39,12 @@ def make_grid(size: int, turns: bool) -> Grid:
     steps = np.stack([_shift(cells, size, heading) for heading in range(4)])  # [heading, cells]
     around = np.stack([np.rot90(_around(size), k=heading, axes=(1, 2)).reshape(-1, 9) for heading in range(4)])
     if not turns:
-        return Grid(size, turns, steps.T.copy(), cells, steps.T.copy(), around[0])
+        return Grid(size, steps.T.copy(), cells, steps.T.copy(), around[0])
     heading, cell = np.divmod(np.arange(4 * size**2), size**2)
     forward = heading * size**2 + steps[heading, cell]
     left, right = ((heading + turn) % 4 * size**2 + cell for turn in (-1, 1))
     table = np.stack([forward, left, right], axis=1)
-    return Grid(size, turns, table, cell, np.stack([steps[heading, cell], cell, cell], axis=1), around.reshape(-1, 9))
+    return Grid(size, table, cell, np.stack([steps[heading, cell], cell, cell], axis=1), around.reshape(-1, 9))
 
 
 def _shift(cells: Ints, size: int, heading: int) -> Ints:

@@ -10,7 +10,6 @@ import numpy as np
 from feedback_transformer.config import ConfigError, at_least, check_types, documented
 from feedback_transformer.environments.grid import MOVES, TURNS, Grid, Ways, make_grid, with_walls
 from feedback_transformer.environments.world import (
-    ALL,
     COLOURS,
     Bools,
     Environment,
@@ -104,10 +103,10 @@ class MazeWorld(World):
         late = self.clock >= self.rules.limit
         return reached.astype(np.float64), np.zeros_like(late), late
 
-    def observe(self, rows: Ints | slice = ALL) -> Ints:
-        place, shown = self.place[rows], self.shown[rows]
-        around = shown.reshape(len(place), -1)[np.arange(len(place))[:, None], self.grid.view[place]]
-        return np.concatenate([around, self.target[rows, None]], axis=1)
+    def observe(self) -> Ints:
+        copies = np.arange(len(self.place))[:, None]
+        around = self.shown.reshape(len(self.place), -1)[copies, self.grid.view[self.place]]
+        return np.concatenate([around, self.target[:, None]], axis=1)
 
     def oracle(self) -> Ints:
         goals = self.objects[np.arange(len(self.target)), self.target]

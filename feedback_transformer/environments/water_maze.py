@@ -9,7 +9,6 @@ import numpy as np
 from feedback_transformer.config import at_least, check_types, documented
 from feedback_transformer.environments.grid import MOVES, Ways, make_grid
 from feedback_transformer.environments.world import (
-    ALL,
     GREEN,
     Bools,
     Environment,
@@ -79,14 +78,13 @@ class WaterMazeWorld(World):
         late = self.clock >= self.rules.limit
         return reached.astype(np.float64), np.zeros_like(late), late
 
-    def observe(self, rows: Ints | slice = ALL) -> Ints:
-        place, goal, names = self.place[rows], self.goal[rows], self.names[rows]
-        copies = np.arange(len(place))
-        row, column = np.divmod(goal, self.rules.size)
+    def observe(self) -> Ints:
+        copies = np.arange(len(self.place))
+        row, column = np.divmod(self.goal, self.rules.size)
         inside = (row + 1) * (self.rules.size + 2) + column + 1  # the goal's cell in the grid with its border
-        near = self.grid.view[place] == inside[:, None]
+        near = self.grid.view[self.place] == inside[:, None]
         sight = np.where(near.any(axis=1), 1 + near.argmax(axis=1), 0)
-        return np.stack([names[copies, place], names[copies, goal], sight], axis=1)
+        return np.stack([self.names[copies, self.place], self.names[copies, self.goal], sight], axis=1)
 
     def oracle(self) -> Ints:
         return self.ways.first_actions(self.grid.table[None], self.place, self.goal, self.version)

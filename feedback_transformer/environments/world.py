@@ -23,7 +23,6 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Colour = tuple[int, int, int]
-ALL = slice(None)
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; a letter each for text.
 BLUE, GREEN = (0, 114, 178), (0, 158, 115)
@@ -63,8 +62,8 @@ class World(ABC):
         """One step of all copies: actions [B] -> rewards, terminated, truncated, [B] each."""
 
     @abstractmethod
-    def observe(self, rows: Ints | slice = ALL) -> Ints:
-        """What these copies see now: [rows, parts], part p below `Environment.observation_sizes[p]`."""
+    def observe(self) -> Ints:
+        """What the copies see now: [B, parts], part p below `Environment.observation_sizes[p]`."""
 
     @abstractmethod
     def oracle(self) -> Ints:

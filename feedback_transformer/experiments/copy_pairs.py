@@ -6,7 +6,7 @@ for a position in a string of any length. The decoder only has to know where it 
 
 from __future__ import annotations
 
-from feedback_transformer.experiments.experiment import SEEDS, Experiment, Variant
+from feedback_transformer.experiments.experiment import Experiment, Variant
 from feedback_transformer.experiments.toy_tasks import AS_MUCH_TIME, FIELDS, LABELS, TOYS, Toy, compare
 from feedback_transformer.presets import preset
 
@@ -21,13 +21,12 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
             LABELS[name],
             preset(f"{toy.task}-pairs", scale, name.partition("-")[0]).override(FIELDS[name]),
             paper=toy.paper[name],
-            seeds=SEEDS,
         )
         for name in MODELS
     ]
     if scale == "laptop":
         longer, label = rows[0].run.override({"steps": str(LONGER)}), f"{LABELS['feedback']}, {LONGER:,} updates"
-        rows.append(Variant(f"{rows[0].key}-longer", label, longer, seeds=SEEDS))
+        rows.append(Variant(f"{rows[0].key}-longer", label, longer))
     return rows
 
 

@@ -62,8 +62,6 @@ def train_all(
 
     One that fails does not stop the others. Returns an exit code.
     """
-    if at_a_time < 1:
-        raise ConfigError(f"--jobs = {at_a_time} must be 1 or more")
     context = multiprocessing.get_context("spawn")
     updates: Any = context.Queue()
     waiting = list(jobs)

@@ -2,8 +2,7 @@
 
 All scores, the paper's too, are fractions of 1 here. The paper's Transformer has 4 layers, and a second one in the
 algorithmic task has 8. On a laptop the Feedback Transformer has 2 layers, and all other models are trained on as many
-tokens. Transformers with 8 layers, and those that train for longer, are planned with one seed, all others with
-three. Copy and reverse with an encoder are in `copy_pairs.py`.
+tokens. Copy and reverse with an encoder are in `copy_pairs.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.presets import preset
 
 LABELS = {
@@ -110,9 +109,7 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
     if longer and toy.longer:
         fields["steps"], key, label = str(toy.longer.steps), f"{key}-longer", f"{label}, {toy.longer.steps:,} updates"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
-    costly = name == "transformer-8" or (longer and name != "feedback")
-    seeds = (0,) if costly and scale == "laptop" else SEEDS
-    return Variant(key, label, run, paper=None if longer else toy.paper.get(name), seeds=seeds)
+    return Variant(key, label, run, paper=None if longer else toy.paper.get(name))
 
 
 def variants(toy: Toy, scale: str) -> list[Variant]:

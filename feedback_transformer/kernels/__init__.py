@@ -21,6 +21,8 @@ from torch import Tensor
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.fused import DTYPES, fused_block
+from feedback_transformer.kernels.native import native_block
+from feedback_transformer.kernels.native_build import native_available
 
 __all__ = [
     "BlockFunction",
@@ -107,32 +109,9 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _native_block(
-    x: Tensor,
-    memory: Tensor,
-    length: Tensor,
-    reset: Tensor | None,
-    weights: BlockWeights,
-    options: BlockOptions,
-    source: Source | None = None,
-) -> tuple[Tensor, Tensor]:
-    from feedback_transformer.kernels.native import native_block
-
-    return native_block(x, memory, length, reset, weights, options, source)
-
-
-def _native_unavailable() -> str | None:
-    try:
-        from feedback_transformer.kernels.native import native_available
-    except ImportError as error:
-        return f"kernels.native cannot be imported ({error})"
-    return native_available()
-
-
 _ENGINES = (
     Engine(
-        "native", "C++ for the CPU, built on first use", _native_block, ("cpu",), DTYPES,
-        unavailable=_native_unavailable,
+        "native", "C++ for the CPU, built on first use", native_block, ("cpu",), DTYPES, unavailable=native_available,
     ),
     Engine("fused", "one autograd function with a hand-written backward, in torch operations", fused_block, (), DTYPES),
     Engine("loop", "the readable step loop under autograd, which defines the results", None),

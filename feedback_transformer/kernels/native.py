@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
-from feedback_transformer.kernels.native_build import library, native_available
+from feedback_transformer.kernels.native_build import library
 
-__all__ = ["native_available", "native_block"]
+__all__ = ["native_block"]
 
 LARGE_PAGE = 2 << 20
 SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}

@@ -15,7 +15,8 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,8 @@ class FeedbackTransformer(nn.Module):
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true start with an empty memory."""
         self.stack.check_source(source)
         kept = self.stack.kept_layers()
-        faster = None if _exporting() else self._by_engine(x, state, reset, source, kept)
+        by_engine = _unseen(self._by_engine) if torch.compiler.is_compiling() else self._by_engine
+        faster = None if _exporting() else by_engine(x, state, reset, source, kept)
         if faster is not None:
             return faster
         outputs = []
@@ -118,7 +120,6 @@ class FeedbackTransformer(nn.Module):
         plain = type(self.composition) in COMPOSITIONS and is_untouched(self.composition) and self.stack.is_plain()
         return Needs(device, x.dtype, one_memory, autocast, plain)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled model calls the engine unseen
     def _by_engine(
         self,
         x: Tensor,
@@ -142,6 +143,11 @@ class FeedbackTransformer(nn.Module):
         if reset is not None:
             state = state.forget(reset)
         return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)
+
+
+def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiled model calls the engine unseen. Not as a decorator: that would import the compiler, for a second."""
+    return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
 
 def _exporting() -> bool:

@@ -9,7 +9,7 @@ import inspect
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Experiment, Variant, train_command
+from feedback_transformer.experiments.experiment import Experiment, Record, Variant, train_command
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.tables import markdown_table
 
@@ -46,15 +46,15 @@ def experiment_page(experiment: Experiment, results: Path) -> str:
         "Each command trains one run; change `--seed` for another seed. A record holds the configuration, commit,\n"
         "machine, cost, learning curve and scores.",
         markdown_table(
-            ["run", "command", "records, by seed"], [_run(variant, results) for variant in outcome.variants]
+            ["run", "command", "records, by seed"], [_run(v, outcome.records[v.key]) for v in outcome.variants]
         ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _run(variant: Variant, results: Path) -> list[str]:
-    kept = [record["run"]["seed"] for record in variant.records(results)]
-    links = [f"[{seed}]({ROOT}/results/{variant.key}-seed-{seed}.json)" for seed in kept]
+def _run(variant: Variant, records: list[Record]) -> list[str]:
+    seeds = [record["run"]["seed"] for record in records]
+    links = [f"[{seed}]({ROOT}/results/{variant.key}-seed-{seed}.json)" for seed in seeds]
     return [variant.label, f"`{train_command(variant.run, 'laptop')}`", " ".join(links) or "none yet"]
 
 

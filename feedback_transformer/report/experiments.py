@@ -15,7 +15,6 @@ from feedback_transformer.experiments.experiment import CLOSE, Claim, Experiment
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
-METRICS = ("bleu", "rougeL", "character", "bits", "perplexity", "accuracy", "success", "reward")  # a score: the first
 BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
 ORACLE = 6  # its colour
@@ -45,8 +44,7 @@ class Outcome:
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
         self._refuse_other_data(results)
-        first = next((metric_of(r[0]) for r in self.records.values() if r and not experiment.scores), "score")
-        self.scores = experiment.scores or (first,)
+        self.scores = experiment.scores or (metric_of(next((r[0] for r in self.records.values() if r), None)),)
         self.metric = self.scores[0]  # what ranks, and is drawn
 
     def _refuse_other_data(self, results: Path) -> None:
@@ -314,8 +312,9 @@ def colours_of(variants: list[Variant]) -> dict[str, int]:
     return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
 
 
-def metric_of(record: Record) -> str:
-    return next(name for name in METRICS if name in record["test"])
+def metric_of(record: Record | None) -> str:
+    """What chose the best weights of the run."""
+    return "score" if record is None else next(name for name in record["best"] if name != "step")
 
 
 def reduction(experiment: Experiment, scale: str) -> str:

@@ -10,9 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot as plt
-
-from feedback_transformer.report.speed import COLOURS, Table
+from feedback_transformer.report.speed import COLOURS, CPU_TIME, Table, measured
 
 Record = dict[str, Any]
 VALUES = {"microseconds_a_token": "µs", "kilobytes_a_token": "kB"}
@@ -25,7 +23,7 @@ def table(record: Record) -> Table:
     numbers = {(row["case"], row["contender"]): row for row in rows}
     heads = [f"{name}, {unit}" for unit in VALUES.values() for name in names]
     return Table(
-        f"Training, per token: processor time and peak extra memory, spans up to {record['settings']['memory_size']:,}",
+        f"Training, per token: time and peak extra memory, spans up to {record['settings']['memory_size']:,}",
         ["span of every head", *heads],
         [
             [case, *(f"{numbers[case, name][value]:,.0f}" for value in VALUES for name in names)]
@@ -36,18 +34,18 @@ def table(record: Record) -> Table:
 
 def span_table(record: Record) -> str:
     """The table as Markdown, with what it was measured on."""
-    machine, settings = record["machine"], record["settings"]
-    threads = f"{machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+    settings = record["settings"]
     return (
         f"{table(record).markdown()}\n\n"
-        f"Measured in one run, contenders taking turns, best of up to {settings['repeats']}: "
-        f"{machine['processor']}, {threads}, torch {machine['torch']}, float32, commit {machine['commit'][:9]}; "
+        f"{measured(record, CPU_TIME)}; "
         f"{settings['shape']}, blocks of {settings['steps']} steps, full memory, forward and backward, no dropout."
     )
 
 
 def draw_chart(record: Record, path: Path) -> bool:
     """Time and memory per token over the span, on logarithmic axes; the case of one long head as a separate point."""
+    from matplotlib import pyplot as plt  # slow to import
+
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     rows = record["spans"]
     for panel, value, label in zip(panels, VALUES, ("time, µs per token", "peak memory, kB per token"), strict=True):

@@ -18,14 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matplotlib import pyplot as plt
-
 from feedback_transformer.kernels import find
 from feedback_transformer.report.tables import markdown_table
 
 Record = dict[str, Any]
 Row = dict[str, Any]
 REFERENCE = "transformer"  # what ratios are relative to
+CPU_TIME = "CPU time of "
 ENGINES = ("native", "fused", "loop")
 
 
@@ -87,13 +86,19 @@ def speed_summary(record: Record) -> str:
     return speed_tables(record, summary_tables(record))
 
 
-def about_speed(record: Record) -> str:
-    """How it was measured, and on what."""
-    about = record["machine"]
+def measured(record: Record, clock: str = "") -> str:
+    """How it was measured, and on what; `clock` says what counted with one thread, if not the time that passed."""
+    about, repeats = record["machine"], record["settings"]["repeats"]
+    threads = f"{about['threads']} threads" if about["threads"] > 1 else f"{clock}1 thread"
     return (
-        f"Measured in one run, contenders taking turns, best of {record['settings']['repeats']}: {about['processor']}, "
-        f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, float32, "
-        f"commit {str(about['commit'])[:9]}. d: width, L: layers, S: memories, B: rows; "
+        f"Measured in one run, contenders taking turns, best of {repeats}: {about['processor']}, {threads}, "
+        f"torch {about['torch']}, float32, commit {str(about['commit'])[:9]}"
+    )
+
+
+def about_speed(record: Record) -> str:
+    return (
+        f"{measured(record)}. d: width, L: layers, S: memories, B: rows; "
         f"T = {record['settings']['steps']} steps per block (16 for the random walk, as in the demo), full memory, "
         "forward and backward; in brackets the ratio to our Transformer."
     )
@@ -131,6 +136,8 @@ def draw_chart(record: Record, path: Path) -> bool:
 
     Returns whether there was anything to draw.
     """
+    from matplotlib import pyplot as plt  # slow to import
+
     dropout = record["settings"]["dropout"][0]
     rows = [row for row in record["training"] if row["shared_kv"] and row["dropout"] == dropout]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments.speed import PAPER, SHALLOW
-from feedback_transformer.report.speed import Table
+from feedback_transformer.report.speed import CPU_TIME, Table, measured
 from feedback_transformer.report.svg import Chart, Series, line_chart
 from feedback_transformer.training.record import read_record
 
@@ -96,12 +96,9 @@ def _cell(column: dict[str, float], name: str) -> str:
 
 def about_whole_model(record: Record, paper: PaperSpeed) -> str:
     """How it was measured, and on what."""
-    machine, settings = record["machine"], record["settings"]
-    seconds = "CPU time of 1 thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     return (
-        f"Measured in one run, contenders taking turns, best of {settings['repeats']}: {machine['processor']}, "
-        f"{seconds}, torch {machine['torch']}, float32, commit {str(machine['commit'])[:9]}. "
-        f"{paper.about.format(**settings)} In brackets the ratio to the Transformer in the same column."
+        f"{measured(record, CPU_TIME)}. {paper.about.format(**record['settings'])} "
+        "In brackets the ratio to the Transformer in the same column."
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from feedback_transformer.config import CORES
-from feedback_transformer.report.speed import REFERENCE, Table
+from feedback_transformer.report.speed import CPU_TIME, REFERENCE, Table, measured
 from feedback_transformer.training.record import read_record
 
 
@@ -46,13 +46,7 @@ def world_tables(record: dict[str, Any]) -> list[Table]:
 
 def about_worlds(record: dict[str, Any]) -> str:
     """How it was measured, and on what."""
-    about = record["machine"]
-    return (
-        f"Measured in one run, contenders taking turns, in CPU time, best of {record['settings']['repeats']}: "
-        f"{about['processor']}, "
-        f"{about['threads']} thread{'s' if about['threads'] > 1 else ''}, torch {about['torch']}, commit "
-        f"{str(about['commit'])[:9]}; in brackets the ratio to the Transformer."
-    )
+    return f"{measured(record, CPU_TIME)}; in brackets the ratio to the Transformer."
 
 
 def world_speed(path: Path) -> str:

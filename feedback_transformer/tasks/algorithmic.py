@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from feedback_transformer.config import ConfigError, at_least, documented, fractions
+from feedback_transformer.config import ConfigError, at_least, check_types, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
@@ -50,6 +50,7 @@ class Algorithmic(EpisodeTask):
     echoing: float = documented(0.5, "the fraction of programs that echo")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 1 <= self.num_variables <= len(NAMES):
             raise ConfigError(f"Algorithmic.num_variables = {self.num_variables} must be from 1 to {len(NAMES)}")
         if not 0 <= self.min_length <= self.length or self.length < 1:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, check_types, documented
 from feedback_transformer.data.episodes import NO_LABEL, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
@@ -31,6 +31,7 @@ class AssociativeRecall(EpisodeTask):
     length: int = documented(96, "symbols in an episode after `begin`: pairs, questions and gaps")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 1 <= self.num_pairs <= self.num_keys or self.num_values < 1:
             raise ConfigError(
                 f"AssociativeRecall needs 1 <= num_pairs <= num_keys and num_values >= 1, not num_pairs = "

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
-from feedback_transformer.config import ConfigError, at_least, documented, fractions
+from feedback_transformer.config import ConfigError, at_least, check_types, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
@@ -64,6 +64,7 @@ class Copying(EpisodeTask):
     cues: float = documented(0.0, "the fraction of training strings of which only parts are asked for, after a cue")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 0 <= self.min_length <= self.length or self.length < 1 or self.test_length < 1:
             raise ConfigError(
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import at_least, documented, fractions
+from feedback_transformer.config import at_least, check_types, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
@@ -32,6 +32,7 @@ class Counting(EpisodeTask):
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         at_least(self, 1, "length")
         fractions(self, "small")
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented, fractions
+from feedback_transformer.config import ConfigError, check_types, documented, fractions
 from feedback_transformer.data.episodes import NO_LABEL, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, derive_seed, generator, label_accuracy
 
@@ -32,6 +32,7 @@ class FlipFlop(EpisodeTask):
     ignore: float = documented(0.8, "the fraction of `ignore` instructions")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.length < 4 or self.length % 2:
             raise ConfigError(f"FlipFlop.length = {self.length} must be even, and 4 or more")
         fractions(self, "ignore")

@@ -6,15 +6,13 @@ Not in the paper. The settings are those of arXiv 2411.12537: training strings o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, check_types, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
@@ -34,7 +32,13 @@ class FormalLanguage(EpisodeTask):
     min_test_length: int = documented(40, "see test_length")
 
     def __post_init__(self) -> None:
-        check_lengths(self)
+        check_types(self)
+        for least, most in (("min_length", "length"), ("min_test_length", "test_length")):
+            if not 1 <= getattr(self, least) <= getattr(self, most):
+                raise ConfigError(
+                    f"{type(self).__name__} needs 1 <= {least} <= {most}, not "
+                    f"{least} = {getattr(self, least)}, {most} = {getattr(self, most)}"
+                )
 
     @property
     def metric(self) -> str:
@@ -170,15 +174,3 @@ def scaled_scores(accuracy: float, classes: int) -> dict[str, float]:
     {'scaled': 0.5, 'accuracy': 0.6}
     """
     return {"scaled": (accuracy * classes - 1) / (classes - 1), "accuracy": accuracy}
-
-
-def check_lengths(
-    task: Any, names: Sequence[tuple[str, str]] = (("min_length", "length"), ("min_test_length", "test_length"))
-) -> None:
-    """Check that each shortest length is at least 1 and no more than its longest."""
-    for least, most in names:
-        if not 1 <= getattr(task, least) <= getattr(task, most):
-            raise ConfigError(
-                f"{type(task).__name__} needs 1 <= {least} <= {most}, not "
-                f"{least} = {getattr(task, least)}, {most} = {getattr(task, most)}"
-            )

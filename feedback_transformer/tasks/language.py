@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, at_least, documented
+from feedback_transformer.config import ConfigError, at_least, check_types, documented
 from feedback_transformer.data.corpus import Corpus
 from feedback_transformer.data.token_lanes import TokenLanes, scoring_blocks
 from feedback_transformer.data.vocabulary import Tokens
@@ -45,6 +45,7 @@ class Language:
     valid_tokens: int = documented(0, "validate on this many tokens only, the first ones; 0 means all")
 
     def __post_init__(self) -> None:
+        check_types(self)
         at_least(self, 0, "valid_tokens")
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import at_least, documented, one_of
+from feedback_transformer.config import at_least, check_types, documented, one_of
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, right_labels
 
@@ -43,6 +43,7 @@ class Permutations(EpisodeTask):
     test_length: int = documented(256, "symbols in a test episode")
 
     def __post_init__(self) -> None:
+        check_types(self)
         one_of(self, "generators", GENERATORS)
         at_least(self, 1, "length", "test_length")
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, documented
+from feedback_transformer.config import ConfigError, check_types, documented
 from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, generator, label_accuracy
 
@@ -33,6 +33,7 @@ class RandomWalk(EpisodeTask):
     length: int = documented(100, "actions between two resets")
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.size < 1 or self.length < 1:
             raise ConfigError(f"RandomWalk needs a size and a length of 1 or more, not {self.size} and {self.length}")
 

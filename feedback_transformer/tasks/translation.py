@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from feedback_transformer.config import ConfigError, at_least, documented, one_of
+from feedback_transformer.config import ConfigError, at_least, check_types, documented, one_of
 from feedback_transformer.data.pairs import Pairs, PairSplit
 from feedback_transformer.data.prepare_pairs import cut_words
 from feedback_transformer.decoding import Search
@@ -54,6 +54,7 @@ class Translation(PairTask):
     extra_length: int = documented(50, "see length_ratio")
 
     def __post_init__(self) -> None:
+        check_types(self)
         one_of(self, "measure", MEASURES)
         one_of(self, "tokenization", TOKENIZATIONS)
         at_least(self, 0, "valid_pairs", "test_pairs")

@@ -99,6 +99,8 @@ def test_the_spans_of_a_benchmark_are_measured_shown_and_drawn(tmp_path: Path) -
     assert [(row["span"], row["long_heads"]) for row in record["spans"]] == [(64, 0), (64, 1)]
     assert all(row["microseconds_a_token"] > 0 for row in record["spans"])
     assert "| one head 256, the others 64 | " in span_table(record)
+    record["machine"]["commit"] = None  # measured outside a repository
+    assert "commit None; d16 L2" in span_table(record)
     assert out.with_suffix(".png").stat().st_size > 1000
     assert bench("--spans", "--from-record", str(out.with_suffix(".json"))) == 0
     with pytest.raises(ConfigError, match=r"span.json has no .* of another kind; choose its option \(--language, "):

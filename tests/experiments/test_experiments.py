@@ -184,7 +184,6 @@ def test_reproduce_runs_what_has_no_record_judges_and_draws(home: Path, capfd: p
         (["memory-compositon"], "there is no experiment 'memory-compositon'; did you mean 'memory-composition'"),
         (["depth", "--scale", "big"], "there is no scale 'big'"),
         (["parity", "--scale", "paper"], "parity has no runs at the scale 'paper'"),
-        (["depth", "--scale", "smoke", "--jobs", "0"], "--jobs = 0 must be 1 or more"),
     ],
 )
 def test_mistakes_are_answered_by_a_sentence(

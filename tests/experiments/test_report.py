@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from feedback_transformer.cli import main
 from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.svg import Row, Scale, Series, dot_chart, line_chart, ticks
+from feedback_transformer.training.run import RunConfig
+from tests.experiments.records import write_record
 
 VOID = {"meta", "link", "br", "img", "input"}
 
@@ -36,12 +37,10 @@ class Balanced(HTMLParser):
 def make_record(
     results: Path, key: str, score: float, metric: str = "bits", experiment: str = "char-ptb", **more: object
 ) -> None:
-    run = EXPERIMENTS[experiment].runs("laptop")[key]
+    run = more.pop("run", None) or EXPERIMENTS[experiment].runs("laptop")[key]
+    assert isinstance(run, RunConfig)
     curve = [{"tokens": n * 1000, metric: score + 1 / n} for n in (1, 2, 3)]
-    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": 60.0, **more}
-    path = results / f"{key}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**record, "curve": curve, "test": {metric: score}}))
+    write_record(results, key, run, {metric: score}, curve=curve, **more)
 
 
 def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_page_without_records_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", ["smoke", "paper"])
 def test_a_page_can_be_of_another_scale(scale: str, tmp_path: Path) -> None:
     run = EXPERIMENTS["char-ptb"].runs(scale)["ptb-char/feedback-seed-0"]
-    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.234, run=run.to_dict())
+    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.234, run=run)
     assert main(["report", "--scale", scale, "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
     assert "1.234" in (tmp_path / "page.html").read_text()
     assert ("at reduced scale" in (tmp_path / "page.html").read_text()) == (scale != "paper")

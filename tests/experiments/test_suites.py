@@ -14,16 +14,14 @@ from feedback_transformer.experiments.speed import RECORDS, speed_rows
 from feedback_transformer.presets import preset
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.suites import suite_table, toy_goals
+from tests.experiments.records import write_record
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def make_record(results: Path, name: str, key: str, seed: int, test: dict[str, float], seconds: float = 60.0) -> None:
     run = EXPERIMENTS[name].runs("laptop")[f"{key}-seed-{seed}"]
-    record = {"run": run.to_dict(), "finished": True, "parameters": 10, "tokens": 3000, "cpu_seconds": seconds}
-    path = results / f"{key}-seed-{seed}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**record, "curve": [{"tokens": 1000, **test}], "test": test}))
+    write_record(results, f"{key}-seed-{seed}", run, test, cpu_seconds=seconds)
 
 
 def test_a_table_has_a_column_for_every_score_and_a_claim_its_own(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.costing import measured_cost
 from feedback_transformer.report.experiments import Outcome
 from tests.data.test_pairs import write_pairs
+from tests.experiments.records import write_record
 
 CORPORA = {"iwslt": "iwslt14-deen", "translation": "wmt14-ende", "summarization": "cnn-dailymail"}
 
@@ -61,17 +61,7 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
     for key, run in EXPERIMENTS["multi30k"].runs("laptop").items():
         name = key.removeprefix("multi30k/").removesuffix("-seed-0")
         if name in bleu:
-            (tmp_path / "multi30k").mkdir(exist_ok=True)
-            test = {"bleu": bleu[name], "words_per_second": 612.3}
-            record = {
-                "run": run.to_dict(),
-                "finished": True,
-                "parameters": 1,
-                "tokens": 1,
-                "cpu_seconds": 1,
-                "curve": [],
-            }
-            (tmp_path / f"{key}.json").write_text(json.dumps({**record, "test": test}))
+            write_record(tmp_path, key, run, {"bleu": bleu[name], "words_per_second": 612.3}, curve=[])
     outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
     words = "Feedback's lead is larger with 1 decoder layer than with 6"
     answer = next(answer for answer in outcome.claims() if answer.words == words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,15 @@ from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.tally import Tally
+from tests.experiments.records import write_record
 
 
 def keep(results: Path, variant: Variant, test: dict[str, float], last: float | None = None, **more: Any) -> None:
     """A finished record for each of three seeds."""
     metric = next(iter(test))
     for key, run in variant.runs(3).items():
-        record = {"run": run.to_dict(), "finished": True, "parameters": 1, "tokens": 1, "cpu_seconds": 1, **more}
-        record |= {"test": test, "curve": [{"tokens": 1, metric: test[metric] if last is None else last}]}
-        (results / key).parent.mkdir(parents=True, exist_ok=True)
-        (results / f"{key}.json").write_text(json.dumps(record))
+        curve = [{"tokens": 1, metric: test[metric] if last is None else last}]
+        write_record(results, key, run, test, curve=curve, **more)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.kernels import few_rows
-from feedback_transformer.kernels.native import native_available
+from feedback_transformer.kernels.native_build import native_available
 from feedback_transformer.model.embedding import AdaptiveHead, Clusters, PlainHead
 
 

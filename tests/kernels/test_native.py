@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
-from feedback_transformer.kernels.native import native_available, native_block
+from feedback_transformer.kernels.native import native_block
+from feedback_transformer.kernels.native_build import native_available
 from tests.kernels.native_cases import assert_same, check, make_case, options_of, results, weights_of
 
 pytestmark = pytest.mark.skipif(native_available() is not None, reason=str(native_available()))

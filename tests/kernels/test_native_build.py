@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from feedback_transformer.kernels import native_build
-from feedback_transformer.kernels.native import native_available
+from feedback_transformer.kernels.native_build import native_available
 from tests.kernels.native_cases import make_case
 
 pytestmark = pytest.mark.skipif(native_available() is not None, reason=str(native_available()))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
-from feedback_transformer.kernels.native import native_available
+from feedback_transformer.kernels.native_build import native_available
 from feedback_transformer.kernels.native_decoding import PackedOnce, begin, native_step, pack_weights
 from tests.kernels.native_cases import Case, make_case, options_of, weights_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.episodes import NO_LABEL
-from feedback_transformer.tasks import STATES, TOYS, make_task
+from feedback_transformer.tasks import STATES, TASKS, TOYS, make_task
 from feedback_transformer.tasks.algorithmic import Algorithmic
 from feedback_transformer.tasks.copying import Copying
 from feedback_transformer.tasks.counting import Counting
@@ -34,6 +35,14 @@ def answers(task: Any, labels: np.ndarray) -> list[str | None]:
 
 
 # ------------------------------------------------------------------------------------- all tasks alike
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_fields_of_another_type_are_refused(name: str) -> None:
+    task = TASKS[name].task
+    field = next(field.name for field in dataclasses.fields(task) if isinstance(getattr(task, field.name), int))
+    with pytest.raises(ConfigError, match=rf"\.{field} "):
+        dataclasses.replace(task, **{field: 2.5})
 
 
 @pytest.mark.parametrize("name", EPISODES)
