@@ -347,7 +347,10 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    tables = write_report(reproduce.results_folder(options), options.out, options.scale)
+    results = reproduce.results_folder(options)
+    tables = write_report(results, options.out, options.scale)
+    if not any(results.glob("*/*-seed-*.json")):
+        print(f"there is no record in {results} yet; `feedback-transformer reproduce NAME` makes them")
     print(f"wrote {options.out}, to open in a browser, and its tables as Markdown: {tables}")
     return 0
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import runpy
 import shlex
 import textwrap
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,18 @@ import pytest
 from feedback_transformer.benchmarks.shapes import find_shapes
 from feedback_transformer.cli import run_to_train, understand
 from feedback_transformer.commands import reproduce
-from feedback_transformer.config import ConfigError
+from feedback_transformer.config import ActConfig, ConfigError, ModelConfig, TrainConfig
 from feedback_transformer.data.corpora import KNOWN
 from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS, SUITES
 from feedback_transformer.report.experiment_pages import experiment_pages
 from feedback_transformer.report.experiments import Outcome, figure
 from feedback_transformer.report.readme import filled
+from feedback_transformer.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
+TASK_KINDS = {type(entry.task) for entry in TASKS.values()}
+FIELDS = {field.name for kind in (ModelConfig, TrainConfig, ActConfig, *TASK_KINDS) for field in fields(kind)}
 DOCUMENTS = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -47,13 +50,26 @@ def test_python_in_documents_runs_from_top_to_bottom(path: Path, capsys: pytest.
         assert names["right"]["transformer"][90:].mean() < 0.4
 
 
-def test_no_code_in_documents_is_left_out() -> None:
-    """A fence is Python, which is run, or commands, which are understood, or the output of one."""
-    for path in DOCUMENTS:
-        text = path.read_text()
-        fences = re.findall(r"^```(\w*)$", text, flags=re.MULTILINE)[::2]
-        assert set(fences) <= {"python", ""}, path.name
-        assert len(PYTHON.findall(text)) == fences.count("python"), path.name
+def fences_in(text: str) -> list[str]:
+    """What the fences of a document hold: `python`, which is run, or nothing, for commands and their output."""
+    found = re.findall(r"^ *(```.*|~~~.*)$", text, flags=re.MULTILINE)
+    assert len(found) % 2 == 0, "one is not closed"
+    assert set(found[::2]) <= {"```python", "```"}, found
+    assert set(found[1::2]) <= {"```"}, found
+    return [fence.removeprefix("```") for fence in found[::2]]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_code_in_documents_is_left_out(path: Path) -> None:
+    text = path.read_text()
+    assert len(PYTHON.findall(text)) == fences_in(text).count("python")
+    assert not re.search(r"^ *(import \w|from [\w.]+ import)", re.sub(PYTHON, "", text), re.MULTILINE), "run all code"
+
+
+def test_code_that_would_not_be_run_is_noticed() -> None:
+    for text in ("~~~python\n1/0\n~~~\n", '```python title="x"\n1/0\n```\n', "```py\n1/0\n```\n", "```python\n1\n"):
+        with pytest.raises(AssertionError):
+            fences_in(text)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
@@ -90,29 +106,52 @@ def test_links_in_documents_lead_somewhere(path: Path) -> None:
 
 
 COMMANDS = "train|evaluate|generate|watch|prepare|bench|reproduce|report|translate|summarize|tune|average|score"
+OTHERS = r"make|pip|pytest|torchrun(?= -)|python3?(?= -)"  # programs that the documents call
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The command lines of a document, what is explained behind two spaces left out."""
-    found = re.findall(
-        r"^(?:    )?(?:torchrun .* -m feedback_transformer|feedback-transformer) (.*)$", text, re.MULTILINE
+    """The command lines of a document, what is explained behind two spaces left out; a pipe is several."""
+    lines = re.findall(
+        rf"^(?:    )?(?:\$ )?((?:feedback-transformer|{OTHERS}) .*|.*\| feedback-transformer .*)$", text, re.M
     )
-    found += re.findall(r"`feedback-transformer ([^`]*)`", text)
+    lines += re.findall(r"`(feedback-transformer [^`]*)`", text)
     # And those that leave its name away, as tables do; an option alone, as `train --resume`, is no command.
-    found += [line for line in re.findall(rf"`((?:{COMMANDS}) [^`\n]+)`", text) if not re.fullmatch(r"\w+ --\S+", line)]
-    return [shlex.split(line.split("  ")[0]) for line in found]
+    short = [line for line in re.findall(rf"`((?:{COMMANDS}) [^`\n]+)`", text) if not re.fullmatch(r"\w+ --\S+", line)]
+    lines += [f"feedback-transformer {line}" for line in short]
+    parts = [part for line in lines for part in line.split("  ")[0].split(" | ")]
+    found = [
+        shlex.split(re.split(r" [<>] ", part)[0], comments=True) for part in parts
+    ]  # without files read or written
+    return [words for words in found if words[0] != "echo"]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_in_documents_are_understood(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Options exist, tasks, presets and fields too; nothing is run."""
     for words in commands_in(path.read_text()):
-        options = understand(words)
-        check_names(words[0], options)
+        check_command(words)
 
 
-def check_names(command: str, options: argparse.Namespace) -> None:
+def check_command(words: list[str]) -> None:
+    program, *rest = words
+    if program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert {word for word in rest if "=" not in word} <= set(targets), words
+    elif program == "pytest":
+        assert all((ROOT / word).exists() for word in rest if "/" in word), words
+    elif program == "torchrun":
+        check_names(rest[rest.index("feedback_transformer") + 1 :])
+    elif program == "feedback-transformer":
+        check_names(rest)
+    elif program == "pip":
+        assert rest[0] == "install", words
+    else:
+        assert program.startswith("python"), words
+
+
+def check_names(words: list[str]) -> None:
     """What the parser lets through is looked up when a command runs: here too."""
+    command, options = words[0], understand(words)
     if command == "train" and options.resume is None:
         run_to_train(options)
     elif command == "reproduce":
@@ -125,6 +164,8 @@ def check_names(command: str, options: argparse.Namespace) -> None:
         find_shapes(options.shapes)
     elif command == "report":
         assert options.scale in reproduce.SCALES
+    for name in (text.partition("=")[0] for text in getattr(options, "overrides", ())):
+        assert name in FIELDS, words
 
 
 def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,11 +179,17 @@ def test_a_command_that_is_wrong_is_not_understood(capsys: pytest.CaptureFixture
         "prepare nosuch",
         "bench --shapes nosuch",
         "report --scale huge",
+        "evaluate runs/x lenght=1000",
+        "tune RUN beem=1",
     ):
         with pytest.raises((SystemExit, ConfigError, AssertionError)):
-            check_names(line.split()[0], understand(line.split()))
-    assert commands_in("    feedback-transformer list fields     every field\n") == [["list", "fields"]]
-    assert commands_in("| `tune RUN beam=1` | `train --resume` |") == [["tune", "RUN", "beam=1"]]
+            check_names(line.split())
+    name = "feedback-transformer"
+    assert commands_in(f"    {name} list fields     every field\n") == [[name, "list", "fields"]]
+    assert commands_in("| `tune RUN beam=1` | `train --resume` |") == [[name, "tune", "RUN", "beam=1"]]
+    for line in ("make nosuch", f"$ {name} generat x", f"echo x | {name} translat y", "pytest tests/nosuch"):
+        with pytest.raises((SystemExit, AssertionError)):
+            check_command(commands_in(f"    {line}\n")[-1])
 
 
 def test_all_that_the_paper_map_names_exists() -> None:

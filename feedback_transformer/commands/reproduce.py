@@ -85,9 +85,15 @@ def results_folder(options: argparse.Namespace) -> Path:
     if options.scale not in SCALES:
         raise ConfigError(f"there is no scale {options.scale!r}{nearest(options.scale, SCALES)}")
     folder: Path = options.results or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--results = {folder} is a file; name a folder for the records")
     return folder
+
+
+def make_results_folder(folder: Path) -> None:
+    """Before anything is trained: where records cannot be kept, it would be in vain."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--results = {folder} cannot be made ({error.strerror}); name another folder") from None
 
 
 def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
@@ -109,6 +115,7 @@ def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) 
 def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespace, console: Console) -> int:
     """Train what has no record yet, then show the results; returns the exit code."""
     scale, device = options.scale, check_device(options.device)
+    make_results_folder(results)
     runs = {key: run for key, run in wanted(chosen, scale, options.seeds).items() if not kept_record(results, key, run)}
     folder = options.runs / f"reproduce-{scale}"
     work = {key: Job(key, run, folder / key, train_command(run, scale)) for key, run in runs.items()}

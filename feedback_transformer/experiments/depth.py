@@ -1,4 +1,4 @@
-"""Appendix, figure on depth at a constant number of parameters: with fewer layers, heads and feed-forward are wider.
+"""Appendix, Figure 9: depth at a constant number of parameters: with fewer layers, heads and feed-forward are wider.
 
 Left: characters (char-PTB). Right: words (WikiText-103 at the paper's scale, WikiText-2 on a laptop).
 """
@@ -90,7 +90,7 @@ EXPERIMENTS = (
     Experiment(
         name="depth",
         title="Depth at a constant number of parameters, on char-PTB",
-        where="Appendix, figure on depth, left",
+        where="Appendix, Figure 9 (left)",
         reduced=REDUCED.replace(LAYERS, ""),
         variants=CHARACTERS.variants,
         match=MATCH,
@@ -100,7 +100,7 @@ EXPERIMENTS = (
     Experiment(
         name="depth-words",
         title="Depth at a constant number of parameters, on WikiText",
-        where="Appendix, figure on depth, right",
+        where="Appendix, Figure 9 (right)",
         reduced="WikiText-2 instead of WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 "
         "memories instead of 512, 3.1M words of training (one and a half passes), one seed with 1 and 2 layers",
         variants=WORDS.variants,

@@ -26,6 +26,9 @@ Record = dict[str, Any]
 SEEDS = (0, 1, 2)
 CLOSE = 0.02  # of a score: scores within it count as equal, and one seed cannot tell them apart
 ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown
+OURS = " (our question)"  # behind a claim that is not the paper's
+UNLEARNED = "not decided: neither has learned it"
+PARTS = {"test", "best", "curve", "parameters", "tokens", "cpu_seconds"}  # of a finished record
 STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # 97.5% quantile of t by degrees of freedom: four for three seeds per model
 
 
@@ -86,9 +89,10 @@ class Claim:
     chance: float | None = None  # a score reachable without learning: if neither exceeds it, nothing is decided
     ours: bool = False  # our own question, not a claim of the paper
     unequal: bool = False  # the two are meant to be trained on different amounts of data
+    published: bool = False  # `worse` is the label of a published result, with which only full scale can be compared
 
     def compared(self) -> set[str]:
-        return {self.better, self.worse, *(self.than or ())}
+        return {self.better, *(() if self.published else (self.worse,)), *(self.than or ())}
 
     def asked(self) -> Claim:
         """The question alone, so that equal questions compare equal; the two sides of a match have no order."""
@@ -150,6 +154,8 @@ def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
     """Whether this is the finished record of this run; where its data is stored does not matter."""
     if not record.get("finished"):
         return False
+    if lost := PARTS - record.keys():
+        raise KeyError(f"it has no {', '.join(sorted(lost))}")
     return not [d for d in RunConfig.from_dict(record["run"]).differences(run) if not d.startswith("task.data ")]
 
 
@@ -220,7 +226,7 @@ def verdict(
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
-        answer = "not decided: neither has learned it"
+        answer = UNLEARNED
     elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
         answer = "not decided: the spread over seeds is unknown"
     elif claim.equal and abs(gain) - noise > close:

@@ -1,4 +1,4 @@
-"""Appendix, figure on IWSLT and summarization, left: BLEU on IWSLT14 De-En over the depth of the decoder."""
+"""Appendix, Figure 7 (left): BLEU on IWSLT14 De-En over the depth of the decoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def variants(scale: str) -> list[Variant]:
 EXPERIMENT = Experiment(
     name="iwslt",
     title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
-    where="Appendix, figure on IWSLT and CNN-DailyMail, left",
+    where="Appendix, Figure 7 (left)",
     reduced=f"23,387 of 160,239 pairs, {SMALL_PAIR_MODEL}, the first 1,500 sentences of the test set, one seed",
     prepare=PREPARE["iwslt14-deen"],
     variants=variants,

@@ -1,4 +1,4 @@
-"""Appendix, figure on single-layer memory (char-PTB): which layer makes the best memory?"""
+"""Appendix, Figure 8 (char-PTB): which layer makes the best memory?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def layer(scale: str, index: int) -> Variant:
 EXPERIMENT = Experiment(
     name="single-layer",
     title="A single layer as memory, on char-PTB",
-    where="Appendix, ablation of the memory layer",
+    where="Appendix, Figure 8",
     reduced=REDUCED,
     variants=variants,
     match=MATCH,

@@ -8,36 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from feedback_transformer.config import ConfigError
+from feedback_transformer.experiments.experiment import OURS
 from feedback_transformer.training.record import read_record
 
-Pair = tuple[float, float]  # Feedback, Transformer
+Row = Mapping[str, object]
+Pair = tuple[float, float]  # of the two that are compared
 
 
 class Speed(NamedTuple):
-    """A row: the paper's two speeds, and where to find ours in a benchmark record."""
+    """A row: a claim that one is so many times as fast as the other, and where to find ours in a benchmark record."""
 
     task: str
+    claim: str
+    least: float  # the ratio from which on it holds
     paper: Pair  # words (or frames) per second
     option: str  # of `bench`
     part: str  # of its record
     shape: str  # of ours
-    wanted: Mapping[str, object] = {}  # values that select the rows of that part
+    wanted: Row = MappingProxyType({})  # values that select the rows of that part
+    compared: tuple[Row, Row] = ({"contender": "feedback"}, {"contender": "transformer"})  # and among these, the two
     rate: str = "tokens_per_second"
+    ours: bool = False  # our own question, not a claim of the paper
 
-    def date(self, results: Path) -> str:
-        """When it was measured; rows measured earlier may be of older code."""
+    def record(self, results: Path) -> dict[str, Any] | None:
         path = results / RECORDS[self.option]
-        return str(read_record(path)["machine"]["date"])[:10] if path.exists() else "-"
+        record = read_record(path) if path.exists() else None
+        if record is not None and "date" not in record.get("machine", ()):
+            raise ConfigError(f"{path} is not the record of a benchmark; make it with `bench {self.option}`")
+        return record
 
     def here(self, results: Path) -> Pair | None:
         """Our two speeds, or None if not measured."""
-        if not (path := results / RECORDS[self.option]).exists():
-            return None
-        rows = [row for row in read_record(path)[self.part] if self.wanted.items() <= row.items()]
-        rates = {row["contender"]: float(row[self.rate]) for row in rows}
-        return (rates["feedback"], rates["transformer"]) if "feedback" in rates else None
+        rows = (self.record(results) or {}).get(self.part, [])
+        wanted = [{**self.wanted, **one} for one in self.compared]
+        found = [float(row[self.rate]) for one in wanted for row in rows if one.items() <= row.items()]
+        return (found[0], found[1]) if len(found) == 2 else None
+
+    def verdict(self, results: Path) -> str:
+        """Reduced also where the model is the paper's: one CPU core and few rows, instead of GPUs and many."""
+        found = self.here(results)
+        if found is None:
+            return "not run"
+        return "holds reduced" if found[0] / found[1] >= self.least else "does not hold"
+
+    def words(self) -> str:
+        return f"{self.claim}{OURS if self.ours else ''}"
 
 
 # Words per second in training and at inference.
@@ -62,32 +81,44 @@ RECORDS = {
 }
 SHAPE = "WikiText-103 small, whole model"
 WORLD = "paper's model, 64 copies"
+FASTER, NO_SLOWER = 1.05, 0.95  # speeds within five percent count as equal
+DECODES = "Feedback decodes faster"
+TRAINS = "training Feedback is no slower"
+DEPTHS = ({"contender": "feedback", "decoder_layers": 1}, {"contender": "feedback", "decoder_layers": 6})
+SHALLOWER = f"1 decoder layer decodes {SHALLOW:g} times as fast as 6"
+LM, MT, RL = "language modelling", "translation", "reinforcement learning"
 SPEEDS = (
-    Speed("language modelling, training", paper("language", 0), "--language", "training", f"{SHAPE}, B 8"),
-    Speed("language modelling, inference", paper("language", 1), "--language", "generation", f"{SHAPE}, B 1",
+    Speed(LM, TRAINS, NO_SLOWER, paper("language", 0), "--language", "training", f"{SHAPE}, B 8", ours=True),
+    Speed(LM, DECODES, FASTER, paper("language", 1), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}),
+    Speed(LM, DECODES, FASTER, paper("language", 1), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}),
+    Speed(MT, TRAINS, NO_SLOWER, paper("translation", 0), "--translation", "training",
+          "6 encoder and 2 decoder layers", ours=True),
+    Speed(MT, DECODES, FASTER, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 1",
           {"batch": 1}),
-    Speed("language modelling, inference", paper("language", 1), "--language", "generation", f"{SHAPE}, B 32",
+    Speed(MT, DECODES, FASTER, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 32",
           {"batch": 32}),
-    Speed("translation, training", paper("translation", 0), "--translation", "training",
-          "6 encoder and 2 decoder layers"),
-    Speed("translation, inference", paper("translation", 1), "--translation", "generation", "the same, beam 5, B 1",
-          {"batch": 1}),
-    Speed("translation, inference", paper("translation", 1), "--translation", "generation", "the same, beam 5, B 32",
-          {"batch": 32}),
-    Speed("reinforcement learning, training", FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD},
-          "frames_per_second"),
+    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 1", {"batch": 1},
+          DEPTHS),
+    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 32", {"batch": 32},
+          DEPTHS),
+    Speed(RL, TRAINS, NO_SLOWER, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
 )  # fmt: skip
 
 
 def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     """The header and one row per speed: the ratios, and what was measured."""
-    header = ["Feedback / Transformer", "paper", "here", "Feedback, per second", "shape", "command", "measured"]
+    header = ["task", "claim", "paper", "here", "verdict", "shape", "command", "measured"]
     rows = []
     for speed in SPEEDS:
-        found = speed.here(results)
-        ours = ["not run", "-"] if found is None else [f"{found[0] / found[1]:.2f}", f"{found[0]:,.0f}"]
-        paper = f"{speed.paper[0] / speed.paper[1]:.2f}"
-        rows.append(
-            [speed.task, paper, *ours, speed.shape, f"`feedback-transformer bench {speed.option}`", speed.date(results)]
-        )
+        record = speed.record(results)
+        date = "-" if record is None else str(record["machine"]["date"])[:10]
+        command = f"`feedback-transformer bench {speed.option}`"
+        rows.append([speed.task, *speed_claim(speed, results), speed.shape, command, date])
     return header, rows
+
+
+def speed_claim(speed: Speed, results: Path) -> list[str]:
+    """The claim, the paper's ratio, ours and the verdict."""
+    found = speed.here(results)
+    here = "-" if found is None else f"{found[0] / found[1]:.2f}x"
+    return [speed.words(), f"{speed.paper[0] / speed.paper[1]:.2f}x", here, speed.verdict(results)]

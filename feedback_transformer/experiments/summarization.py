@@ -1,4 +1,4 @@
-"""Appendix, figure on IWSLT and summarization, right: ROUGE-L on CNN-DailyMail over the depth of the decoder."""
+"""Appendix, Figure 7 (right): ROUGE-L on CNN-DailyMail over the depth of the decoder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def variants(scale: str) -> list[Variant]:
 EXPERIMENT = Experiment(
     name="summarization",
     title="Summarization: ROUGE-L on CNN-DailyMail over the depth of the decoder",
-    where="Appendix, figure on IWSLT and CNN-DailyMail, right",
+    where="Appendix, Figure 7 (right)",
     reduced="39,160 of 287,113 articles, biased towards shorter ones, the first 120 words of each instead of 400, "
     f"{SMALL_PAIR_MODEL}, the first 300 articles of the test set, one seed",
     afterwards=f"{AFTERWARDS}`feedback-transformer tune RUN shortest=30,50,70`, then `evaluate RUN`",

@@ -55,7 +55,7 @@ def corridor_claims(scale: str) -> tuple[Claim, ...]:
 CORRIDOR = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
-    where="Section 4.1.1, figure of the corridor task",
+    where="Section 4.1.1, Figure 3",
     reduced="0.1M parameters, corridors of 30 and 100 steps (the paper gives no length) after a curriculum of 3, 10 "
     "and 18, 1.0M to 2.8M frames, one seed at length 100",
     variants=corridor_variants,
@@ -87,12 +87,10 @@ SMALL_MAZE = (
     "5 x 5 mazes with 4 objects instead of 9 x 9 with 8, 100 steps instead of 200, 0.1M parameters (LSTM: 0.07M) "
     "instead of two layers of width 256 (LSTM: three), 5.1M frames, three seeds instead of ten"
 )
-MAZE = world_experiment("maze", "Maze navigation", "Section 4.2.2", SMALL_MAZE)
-MAZE_EASY = world_experiment(
-    "maze-easy", "Maze navigation, easy", "Appendix, figure of maze navigation easy", SMALL_MAZE
-)
+MAZE = world_experiment("maze", "Maze navigation", "Section 4.2.2, Figure 4 (right)", SMALL_MAZE)
+MAZE_EASY = world_experiment("maze-easy", "Maze navigation, easy", "Appendix, Figure 6 (left)", SMALL_MAZE)
 WATER_MAZE = world_experiment(
-    "water-maze", "Water maze", "Appendix, figure of the water maze",
+    "water-maze", "Water maze", "Appendix, Figure 6 (right)",
     "5 x 5 cells instead of 15 x 15, 50 steps instead of 200, 0.1M parameters (LSTM: 0.07M), 5.1M frames instead of "
     "500M, three seeds instead of ten",
 )  # fmt: skip

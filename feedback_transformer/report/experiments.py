@@ -11,7 +11,17 @@ from typing import NamedTuple
 
 from feedback_transformer.config import CORES, ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import CLOSE, Claim, Experiment, Record, Score, Variant, verdict
+from feedback_transformer.experiments.experiment import (
+    CLOSE,
+    OURS,
+    UNLEARNED,
+    Claim,
+    Experiment,
+    Record,
+    Score,
+    Variant,
+    verdict,
+)
 from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
@@ -152,28 +162,35 @@ class Outcome:
         return Score(values) if values else None
 
     def claims(self) -> list[Answer]:
-        """The claims that this scale has runs for, and whether they held."""
-        keys = {variant.key for variant in self.variants}
-        return [self._answer(claim) for claim in self.experiment.claims(self.scale) if claim.compared() <= keys]
+        """The claims that this scale has runs for, or only the paper's has, and whether they held."""
+        keys, claims = {variant.key for variant in self.variants}, self.experiment.claims(self.scale)
+        return [self._answer(claim) for claim in claims if claim.published or claim.compared() <= keys]
 
     def _answer(self, claim: Claim) -> Answer:
         name = claim.score or self.metric
         paper, ours = self._published(claim, name), claim.ours or not self.experiment.where
-        better, worse = self.score(claim.better, name), self.score(claim.worse, name)
+        better = self.score(claim.better, name)
+        worse = self._elsewhere(claim, name) if claim.published else self.score(claim.worse, name)
         lower, widest = self.lower_is_better, self._widest(name)
         close = 0.0 if worse is None else self._close(claim, worse)
         if claim.than is not None:
-            ahead = self._answer(replace(claim, than=None)).verdict
+            pairs = ((claim.better, claim.worse), claim.than)
+            ahead, there = (self._answer(replace(claim, better=a, worse=b, than=None)).verdict for a, b in pairs)
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
             widest, close = widest and math.sqrt(2) * widest, math.sqrt(2) * close
-        if better is None or worse is None:
-            return Answer(claim.words, paper, "", "not run", ours, claim)
-        said = verdict(claim, better, worse, lower, widest, close)
-        if claim.than is not None and said.startswith("holds") and not ahead.startswith("holds"):
-            said = ahead  # by more than elsewhere, but not ahead to begin with
+        if better is None or worse is None or (claim.published and self.scale != "paper"):
+            said = "not run: only at the paper's scale" if claim.published else "not run"
+            return Answer(claim.words, paper, "", said, ours, claim)
+        asked = claim if claim.than is None else replace(claim, chance=None)  # chance is of scores, not of leads
+        said = verdict(asked, better, worse, lower, widest, close)
+        if claim.than is not None:
+            if unlearned := [one for one in (ahead, there) if one.startswith(UNLEARNED)]:
+                said = unlearned[0]
+            elif said.startswith("holds") and not ahead.startswith("holds"):
+                said = ahead  # by more than there, but not ahead to begin with
         if self.scale == "smoke":
             said = "not decided: smoke runs learn nothing"
-        elif not claim.unequal and self._learned_from_more(claim):
+        elif not (claim.unequal or claim.published) and self._learned_from_more(claim):
             said = "not decided: trained on different amounts of data"
         if self.scale != "paper" and said.startswith("holds"):
             said = said.replace("holds", "holds reduced", 1)
@@ -182,6 +199,11 @@ class Outcome:
             if not (first and second and verdict(claim, first, second, lower, widest).startswith("holds")):
                 said += BEST_ONLY
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
+
+    def _elsewhere(self, claim: Claim, score: str) -> Score:
+        """A published result of others, as if it had as many seeds as ours, all alike."""
+        row = next(row for row in self.experiment.elsewhere if row.label == claim.worse)
+        return Score((row.numbers[score],) * max(1, len(self.records.get(claim.better, []))))
 
     def _close(self, claim: Claim, worse: Score) -> float:
         """The difference below which two scores count as equal, and single seeds cannot tell them apart."""
@@ -201,37 +223,27 @@ class Outcome:
 
     def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two variants; empty where it has none, or where gaps are compared."""
-        published = {variant.key: variant.published(score) for variant in self.variants}
+        published = {v.key: v.published(score) for v in (*self.experiment.variants("paper"), *self.variants)}
+        published |= {row.label: row.numbers.get(score) for row in self.experiment.elsewhere}
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
-        if claim.than is not None or not any(numbers):
+        if claim.than is not None or claim.ours or not any(numbers):
             return ""
         return " against ".join("-" if number is None else f"{number:g}" for number in numbers)
 
     def claim_rows(self) -> tuple[list[str], list[list[str]]]:
         """The header and one row per claim, with the paper's numbers where it gives any."""
         answers = self.claims()
+        words = [f"{a.words}{OURS if a.ours and self.experiment.where else ''}" for a in answers]
+        ends = [[a.here or "-", a.verdict] for a in answers]
         if any(answer.paper for answer in answers):
-            rows = [[a.words, a.paper or "-", a.here or "-", a.verdict] for a in answers]
+            rows = [[said, a.paper or "-", *end] for said, a, end in zip(words, answers, ends, strict=True)]
             return ["claim", "paper, full scale", "here", "verdict"], rows
-        return ["claim", "here", "verdict"], [[a.words, a.here or "-", a.verdict] for a in answers]
+        return ["claim", "here", "verdict"], [[said, *end] for said, end in zip(words, ends, strict=True)]
 
     def overall(self) -> str:
         """One verdict if all claims agree, else how many there are of each."""
-        answers = [answer.verdict for answer in self.claims()]
-        said = [kind_of(answer) for answer in answers]
-        kinds = [kind for kind in VERDICTS if kind in said]
-        single, judged = sum(ONE_SEED in a for a in answers), sum(a != "not run" for a in answers)
-        seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} on one seed"
-        lost = sum(BEST_ONLY in answer for answer in answers)
-        seeds += f"; {lost} of {judged}{BEST_ONLY}" if lost else ""
-        reduced = " reduced" if self.scale != "paper" else ""
-        if kinds == ["not run"] and any(self.records.values()):
-            return "nothing to compare with yet"
-        if len(kinds) == 1:
-            return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
-        words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}
-        counts = (f"{said.count(kind)} {words[kind]}{reduced if kind == 'holds' else ''}" for kind in kinds)
-        return ", ".join(counts) + seeds if kinds else "no claim at this scale"
+        said = overall([answer.verdict for answer in self.claims()], self.scale)
+        return "nothing to compare with yet" if said == "not run" and any(self.records.values()) else said
 
     def note(self) -> str:
         """What was reduced, what it cost, and the command that reproduces it."""
@@ -297,7 +309,7 @@ class Outcome:
             means = [(place, sum(values) / len(values)) for place, values in scores]
             lines.append(Series(self._name(own[0]), number, dots, dots=True))  # type: ignore[arg-type]
             lines.append(Series(self._name(own[0]), number, means))  # type: ignore[arg-type]
-        label = f"test {metric.replace('_', ' ')}; one dot per seed"
+        label = f"{self.split} {metric.replace('_', ' ')}; one dot per seed"
         return line_chart(lines, self.experiment.axis, label, by_place=True)
 
     def _name(self, variant: Variant) -> str:
@@ -310,6 +322,26 @@ def colours_of(variants: list[Variant]) -> dict[str, int]:
     own = {label: number for number, label in enumerate(CORES.values())}
     others = itertools.count(len(own))
     return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
+
+
+def overall(verdicts: list[str], scale: str = "laptop") -> str:
+    """One verdict if all agree, else how many there are of each.
+
+    >>> overall(["holds reduced", "not run", "holds reduced (one seed)"])
+    '2 hold reduced, 1 not run; 1 of 2 on one seed'
+    """
+    said = [kind_of(verdict) for verdict in verdicts]
+    kinds = [kind for kind in VERDICTS if kind in said]
+    single, judged = sum(ONE_SEED in verdict for verdict in verdicts), sum(kind != "not run" for kind in said)
+    seeds = "" if not single else "; one seed" if single == judged else f"; {single} of {judged} on one seed"
+    lost = sum(BEST_ONLY in verdict for verdict in verdicts)
+    seeds += f"; {lost} of {judged}{BEST_ONLY}" if lost else ""
+    reduced = " reduced" if scale != "paper" else ""
+    if len(kinds) == 1:
+        return kinds[0] + (reduced if kinds == ["holds"] else "") + (seeds if kinds != ["not run"] else "")
+    words = {kind: PLURAL.get(kind, kind) if said.count(kind) > 1 else kind for kind in kinds}
+    counts = (f"{said.count(kind)} {words[kind]}{reduced if kind == 'holds' else ''}" for kind in kinds)
+    return ", ".join(counts) + seeds if kinds else "no claim at this scale"
 
 
 def metric_of(record: Record | None) -> str:

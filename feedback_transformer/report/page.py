@@ -28,15 +28,16 @@ MEANING = (
     "interval (Student's t, the two variances pooled). It is not decided when the difference is smaller, or when "
     "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; with "
     "fewer than four seeds of the two models together, the widest spread in the experiment is assumed. Where a model "
-    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE), or a "
-    "tenth of the score where no spread is known. What the paper calls a match may differ by two percent (0.01 bits on"
+    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 in "
+    "state tracking), or a tenth of the score where no spread is known. Speeds count as equal within five percent. What the paper calls a match may differ by two percent (0.01 bits on"
     " char-PTB), noise included. A claim holds reduced when the runs are smaller than the paper's. ± is the standard "
     "deviation between seeds."
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
-SOURCE = "Every number on this page comes from a record of a run."
-SUITE_CAPTION = "All tasks; the paper's numbers in brackets, where it gives any"
+SPEED_HEADS = ["claim", "paper", "here", "verdict"]
+SOURCE = "All results of ours come from records of runs, and those of others from the paper or the source named."
+SUITE_CAPTION = "All tasks; in brackets the paper's numbers, where it gives any"
 PAGE_STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
@@ -80,7 +81,7 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   h2, h3 { break-after: avoid; } i { print-color-adjust: exact; }
   tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
-  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details { display: none; }
+  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details:not(.always) { display: none; }
 }
 """
 
@@ -88,7 +89,7 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
 Chapters = Mapping[str, list[Outcome]]
 
 
-def page(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
+def page(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], scale: str) -> str:
     """The whole page, self-contained."""
     outcomes = [outcome for own in chapters.values() for outcome in own]
     return "\n".join(
@@ -102,9 +103,9 @@ def page(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
             f"<style>{STYLE}{PAGE_STYLE}</style></head><body>",
             f"<h1>{TITLE}</h1>",
             f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {SOURCE}</p>',
-            *(bar(tally.sentence(whose, scale), tally) for whose, tally in tallies(outcomes).items() if tally.verdicts),
+            *(bar(tally.sentence(whose, scale), tally) for whose, tally in counted.items() if tally.verdicts),
             f'<p class="quiet">{key()}. {built(outcomes)}</p>',
-            f"<details><summary>How verdicts are reached</summary><p>{MEANING}</p></details>",
+            f'<details class="always" open><summary>How verdicts are reached</summary><p>{MEANING}</p></details>',
             board(chapters, speeds),
             *(chapter(title, own) for title, own in chapters.items()),
             *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
@@ -114,14 +115,14 @@ def page(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
     )
 
 
-def markdown(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
+def markdown(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], scale: str) -> str:
     """The tables of the page."""
     outcomes = [outcome for own in chapters.values() for outcome in own]
     rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
     parts = [
         f"# {TITLE}",
         f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {MEANING}",
-        " ".join(tally.sentence(whose, scale) for whose, tally in tallies(outcomes).items() if tally.verdicts),
+        " ".join(tally.sentence(whose, scale) for whose, tally in counted.items() if tally.verdicts),
         built(outcomes),
         markdown_table(["experiment", "in the paper", "verdict"], rows),
     ]
@@ -132,7 +133,8 @@ def markdown(chapters: Chapters, speeds: list[SpeedSection], scale: str) -> str:
     parts += [f"## {SPEED_CHAPTER}"] if speeds else []
     for speed in speeds:
         about = f"{speed.place_in_words} {speed.about}"
-        parts += [f"### {speed.title}", about, *(table.markdown() for table in speed.tables)]
+        claims = [markdown_table(SPEED_HEADS, speed.claims)] if speed.claims else []
+        parts += [f"### {speed.title}", about, *claims, *(table.markdown() for table in speed.tables)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -140,13 +142,16 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     """Write the page, and its tables as Markdown beside it; returns the path of the latter."""
     if not results.is_dir():
         raise ConfigError(f"--results = {results} is not a folder; make records with `feedback-transformer reproduce`")
+    if path.is_dir():
+        raise ConfigError(f"--out = {path} is a folder; name the page itself, for example {path / 'report.html'}")
     tables = path.with_suffix(".md")
     if tables == path:
         raise ConfigError(f"--out = {path} is where the tables would go; name the page itself, for example report.html")
     chapters, speeds = chapters_of(results, scale), speed_sections(results)
+    counted = tallies([outcome for own in chapters.values() for outcome in own], results)
     try:
-        path.write_text(page(chapters, speeds, scale))
-        tables.write_text(markdown(chapters, speeds, scale))
+        path.write_text(page(chapters, speeds, counted, scale))
+        tables.write_text(markdown(chapters, speeds, counted, scale))
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
     return tables
@@ -180,11 +185,21 @@ def board(chapters: Chapters, speeds: list[SpeedSection]) -> str:
     """One row per experiment with one mark per claim, and one row per benchmark."""
     header, tables = ["experiment", "claims", "verdict"], []
     for title, outcomes in chapters.items():
-        rows = [[link(o.experiment.name, o.experiment.title), marks(o), escape(o.overall())] for o in outcomes]
+        rows = [
+            [
+                link(o.experiment.name, o.experiment.title),
+                marks([(answer.words, answer.verdict) for answer in o.claims()]),
+                escape(o.overall()),
+            ]
+            for o in outcomes
+        ]
         tables.append(table(header, rows, "words", title))
     if speeds:
-        rows = [[link(speed.name, speed.title), escape(speed.where or "not in the paper")] for speed in speeds]
-        tables.append(table(["benchmark", "in the paper"], rows, "words", SPEED_CHAPTER))
+        rows = [
+            [link(speed.name, speed.title), marks([(row[0], row[-1]) for row in speed.claims]), escape(speed.overall())]
+            for speed in speeds
+        ]
+        tables.append(table(["benchmark", *header[1:]], rows, "words", SPEED_CHAPTER))
     return f'<div class="board">{"".join(tables)}</div>'
 
 
@@ -193,9 +208,9 @@ def key() -> str:
     return ", ".join(f'<span class="marks"><i class="{colour}"></i></span> {kind}' for kind, colour in COLOURS.items())
 
 
-def marks(outcome: Outcome) -> str:
-    """One mark per claim; its tooltip gives the claim and the verdict."""
-    said = [(COLOURS[kind_of(answer.verdict)], f"{answer.words}: {answer.verdict}") for answer in outcome.claims()]
+def marks(claims: list[tuple[str, str]]) -> str:
+    """One mark per claim and its verdict, which its tooltip gives."""
+    said = [(COLOURS[kind_of(verdict)], f"{words}: {verdict}") for words, verdict in claims]
     inside = "".join(f'<i class="{colour}" title="{escape(words)}"></i>' for colour, words in said)
     return f'<span class="marks">{inside}</span>'
 
@@ -217,11 +232,10 @@ def chapter(title: str, outcomes: list[Outcome]) -> str:
 def section(outcome: Outcome) -> str:
     """Everything about one experiment."""
     experiment = outcome.experiment
-    heads, claims = outcome.claim_rows()
     parts = [
         f'<section id="{experiment.name}"><h3>{escape(experiment.title)}</h3>',
         f'<p class="quiet">{escape(experiment.place_in_words)} {with_code(outcome.note())}</p>',
-        table(heads, [[*map(escape, row[:-1]), badge(row[-1])] for row in claims], "words"),
+        claim_table(*outcome.claim_rows()),
     ]
     if any(outcome.records.values()):
         header, rows = outcome.rows()
@@ -231,6 +245,11 @@ def section(outcome: Outcome) -> str:
             runs(outcome),
         ]
     return "\n".join([*parts, "</section>"])
+
+
+def claim_table(heads: list[str], claims: Sequence[list[str]]) -> str:
+    """Claims, the verdict last."""
+    return table(heads, [[*map(escape, row[:-1]), badge(row[-1])] for row in claims], "words")
 
 
 def runs(outcome: Outcome) -> str:
@@ -249,7 +268,8 @@ def speed_section(speed: SpeedSection) -> str:
     tables = [table(t.heads, [list(map(escape, row)) for row in t.rows], caption=t.title) for t in speed.tables]
     about = f'<p class="quiet">{escape(speed.place_in_words)} {with_code(speed.about)}</p>'
     head = f'<section id="{speed.name}"><h3>{escape(speed.title)}</h3>'
-    return "\n".join([head, about, *charts_row(speed.charts), *tables, "</section>"])
+    claims = [claim_table(SPEED_HEADS, speed.claims)] if speed.claims else []
+    return "\n".join([head, about, *claims, *charts_row(speed.charts), *tables, "</section>"])
 
 
 def charts_row(charts: Sequence[Chart]) -> list[str]:

@@ -49,7 +49,7 @@ def filled(document: str, results: Path) -> str:
         **{name: functools.partial(suite_table, name, results) for name in SUITES},
         **{name: functools.partial(experiment_table, name, results) for name in EXPERIMENTS},
     }
-    return fill(document, {name: makers[name]() for name in places(document) if name in makers})
+    return fill(document, {name: makers[name]() for name in places(document)})
 
 
 def main() -> None:

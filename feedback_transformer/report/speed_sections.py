@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.experiments.speed import FRAMES, RECORDS
+from feedback_transformer.experiments.speed import FRAMES, RECORDS, SPEEDS, speed_claim
+from feedback_transformer.report.experiments import overall
 from feedback_transformer.report.speed import Table, about_speed, summary_tables
 from feedback_transformer.report.svg import Chart
 from feedback_transformer.report.whole_models import (
@@ -32,6 +33,10 @@ class SpeedSection(NamedTuple):
     about: str
     tables: list[Table]
     charts: Sequence[Chart] = ()
+    claims: Sequence[list[str]] = ()  # words, the paper's ratio, ours, verdict
+
+    def overall(self) -> str:
+        return overall([row[-1] for row in self.claims]) if self.claims else "no claim"
 
     @property
     def place_in_words(self) -> str:
@@ -46,6 +51,12 @@ def speed_sections(results: Path) -> list[SpeedSection]:
         raise ConfigError(f"a benchmark record in {results} is damaged ({error!r}); measure it again") from None
 
 
+def claims_of(option: str, results: Path) -> list[list[str]]:
+    """The claims that a benchmark answers, each with what it was measured on."""
+    found = [(speed, speed_claim(speed, results)) for speed in SPEEDS if speed.option == option]
+    return [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
+
+
 def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
     for name, paper in WHOLE_MODELS:
@@ -54,7 +65,9 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
             about = f"{about_whole_model(record, paper)} Made with `feedback-transformer bench {paper.option}`."
             tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
-            sections.append(SpeedSection(f"speed-{name.split()[0]}", f"Speed of {name}", where, about, tables, charts))
+            claims = claims_of(paper.option, results)
+            named = f"speed-{name.split()[0]}", f"Speed of {name}"
+            sections.append(SpeedSection(*named, where, about, tables, charts, claims))
     if (path := results / RECORDS["--worlds"]).exists():
         record = read_record(path)
         about = (
@@ -62,7 +75,8 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
             f"{about_worlds(record)} Made with `feedback-transformer bench --worlds`."
         )
         title = "Speed of reinforcement learning"
-        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record)))
+        claims = claims_of("--worlds", results)
+        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record), (), claims))
     if (path := results / "bench.json").exists():
         record = read_record(path)
         about = f"{about_speed(record)} Made with `feedback-transformer bench`."

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
+from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.report.experiments import Outcome, show
 from feedback_transformer.report.tables import markdown_table
 
@@ -24,6 +25,9 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
 )
 
 
+LONGER = "Feedback Transformer, trained longer"
+
+
 def suite_table(name: str, results: Path) -> str:
     """The experiments of a group as a Markdown table."""
     return markdown_table(*suite_rows([Outcome(EXPERIMENTS[one], "laptop", results) for one in GROUPS[name]]))
@@ -34,9 +38,10 @@ def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]
     counts = Counter(variant.label for outcome in outcomes for variant in outcome.variants)
     published = {variant.label for outcome in outcomes for variant in outcome.variants if variant.paper is not None}
     shown = [label for label, count in counts.items() if count == len(outcomes) or label in published]
+    shown += [LONGER] if any(map(_longer, outcomes)) else []
     rows = []
     for outcome in outcomes:
-        variants = {variant.label: variant for variant in outcome.variants}
+        variants = {variant.label: variant for variant in outcome.variants} | _longer(outcome)
         for score in outcome.scores:
             cells = [f"{outcome.experiment.name}, {score}"]
             for label in shown:
@@ -48,6 +53,12 @@ def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]
                 cells.append(ours if paper is None else f"{ours} ({paper:g})")
             rows.append(cells)
     return ["task, score", *shown], rows
+
+
+def _longer(outcome: Outcome) -> dict[str, Variant]:
+    """The row of Feedback that trains on more tokens, where an experiment has one."""
+    found = [variant for variant in outcome.variants if variant.key.endswith("/feedback-longer")]
+    return {LONGER: found[0]} if found else {}
 
 
 def toy_goals(results: Path) -> str:

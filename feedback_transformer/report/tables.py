@@ -13,16 +13,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table.
+NUMBER = re.compile(r"[-+≥≤]? ?[\d(]|-$|$|not run$")  # also where one is missing
 
-    >>> print(markdown_table(["a", "b"], [["1", "2"]]))
-    | a | b |
-    |---|---:|
-    | 1 | 2 |
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; words begin at the left of their column, numbers end at its right.
+
+    >>> print(markdown_table(["model", "score", "verdict"], [["LSTM", "1.5 ± 0.1", "holds"]]))
+    | model | score | verdict |
+    |---|---:|---|
+    | LSTM | 1.5 ± 0.1 | holds |
     """
     lines = ["| " + " | ".join(row) + " |" for row in [header, *rows]]
-    return "\n".join([lines[0], "|---|" + "---:|" * (len(header) - 1), *lines[1:]])
+    columns = zip(*rows, strict=True) if rows else [[""]] * len(header)
+    marks = ["---:" if place and all(map(NUMBER.match, column)) else "---" for place, column in enumerate(columns)]
+    return "\n".join([lines[0], f"|{'|'.join(marks)}|", *lines[1:]])
 
 
 def places(document: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim
+from feedback_transformer.experiments.speed import SPEEDS
 from feedback_transformer.report.experiments import ONE_SEED, VERDICTS, Outcome, kind_of
 
 
@@ -49,8 +50,9 @@ def count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def tallies(outcomes: Sequence[Outcome]) -> dict[str, Tally]:
-    """The paper's claims and our own; a question that two experiments ask of the same runs counts once."""
+def tallies(outcomes: Sequence[Outcome], results: Path) -> dict[str, Tally]:
+    """The paper's claims and our own, those about speed too; a question that two experiments ask of the same runs
+    counts once."""
     counted: set[Claim] = set()
     found = {whose: Tally([], set()) for whose in ("of the paper", "of our own")}
     for outcome in outcomes:
@@ -61,10 +63,14 @@ def tallies(outcomes: Sequence[Outcome]) -> dict[str, Tally]:
             own = found["of our own" if answer.ours else "of the paper"]
             own.verdicts.append(answer.verdict)
             own.experiments.add(outcome.experiment.name)
+    for speed in SPEEDS:
+        own = found["of our own" if speed.ours else "of the paper"]
+        own.verdicts.append(speed.verdict(results))
+        own.experiments.add("speed")
     return found
 
 
 def verdict_count(results: Path) -> str:
     """One sentence on the claims of the paper, and one on our own."""
     outcomes = [Outcome(experiment, "laptop", results) for experiment in EXPERIMENTS.values()]
-    return " ".join(tally.sentence(whose) for whose, tally in tallies(outcomes).items())
+    return " ".join(tally.sentence(whose) for whose, tally in tallies(outcomes, results).items())

@@ -38,7 +38,10 @@ def environment(device: torch.device) -> dict[str, Any]:
 def read_record(path: Path) -> dict[str, Any]:
     """A record, as JSON holds it."""
     try:
-        return json.loads(path.read_text())
+        record: dict[str, Any] = json.loads(path.read_text())
+        if not isinstance(record, dict):
+            raise ValueError("it holds no object")
+        return record
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not a record ({error}); fetch it again, or remove it") from None
 

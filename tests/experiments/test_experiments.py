@@ -34,7 +34,8 @@ def parameters(run: RunConfig, vocabulary: int = 50) -> int:
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_claims_are_about_variants_that_are_run(experiment: Experiment) -> None:
     keys = {variant.key for variant in experiment.variants("laptop")}
-    assert set().union(*(claim.compared() for claim in experiment.claims("laptop"))) <= keys
+    claims = [claim for claim in experiment.claims("laptop") if not claim.published]  # by the paper's scale alone
+    assert set().union(*(claim.compared() for claim in claims)) <= keys
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS
 from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.readme import filled
 from feedback_transformer.report.svg import Row, Scale, Series, dot_chart, line_chart, ticks
 from feedback_transformer.training.run import RunConfig
 from tests.experiments.records import write_record
@@ -63,6 +65,7 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
     answers = [answer for name in EXPERIMENTS for answer in Outcome(EXPERIMENTS[name], "laptop", tmp_path).claims()]
     board = text[text.index('class="board"') : text.index("<section")]
     assert board.count("<i class=") == len(answers), "a mark a claim"
+    assert text.count("not run: only at the paper&#x27;s scale") == 12, "in the board and in its section"
     assert board.count('<i class="fails"') == 2, "in each experiment that asks for it"
     assert '<div class="bar" aria-hidden="true"><i class="fails" style="flex: 1"></i>' in text, "but counted once"
     assert "from 4 records, 0.1 core-hours" in text
@@ -70,8 +73,9 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
     assert "src=" not in text, "nothing is loaded from elsewhere"
 
 
-def test_a_page_without_records_says_so(tmp_path: Path) -> None:
+def test_a_page_without_records_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    assert f"there is no record in {tmp_path} yet" in capsys.readouterr().out
     assert (tmp_path / "page.html").read_text().count("not run") >= len(EXPERIMENTS)
 
 
@@ -136,11 +140,46 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest
     assert "is not a folder" in capsys.readouterr().err
 
 
-def test_a_truncated_record_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "ptb-char").mkdir()
-    (tmp_path / "ptb-char" / "feedback-seed-0.json").write_text('{"run"')
+def test_a_page_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "is a folder; name the page itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['{"run"', "[1]"])
+def test_a_truncated_record_is_a_sentence(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file, command in (("ptb-char/feedback-seed-0.json", "report"), ("bench-worlds.json", "reproduce")):
+        path = tmp_path / command / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        more = ["--out", str(tmp_path / "page.html")] if command == "report" else ["speed", "--plan"]
+        assert main([command, "--results", str(tmp_path / command), *more]) == 2
+        assert f"{path.name} is not a record" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["test", "best", "curve", "cpu_seconds", "parameters", "tokens"])
+def test_a_record_that_lacks_a_part_is_a_sentence(
+    part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.0)
+    path = tmp_path / "ptb-char" / "feedback-seed-0.json"
+    record = json.loads(path.read_text())
+    del record[part]
+    path.write_text(json.dumps(record))
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
-    assert "feedback-seed-0.json is not a record" in capsys.readouterr().err
+    assert f"it has no {part}" in capsys.readouterr().err
+
+
+def test_results_that_cannot_be_kept_are_not_trained_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["reproduce", "parity", "--scale", "smoke", "--runs", str(tmp_path / "runs")]
+    assert main([*words, "--results", str(tmp_path / "file" / "results")]) == 2
+    assert "results cannot be made (" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_place_for_a_table_that_nobody_makes_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="demos"):
+        filled("<!-- table:demos -->\n<!-- end -->", tmp_path)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.72, 1.735), (-3.0, 1200.0), (1e-5, 2e-5), (0.06, 0.876)])

@@ -108,8 +108,9 @@ def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking(
 
 def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, rows = speed_rows(tmp_path)
-    assert {row[2] for row in rows} == {"not run"}
-    assert [row[1] for row in rows] == ["0.29", "3.68", "3.68", "0.45", "1.70", "1.70", "1.00"]
+    assert {row[4] for row in rows} == {"not run"}
+    papers = ["0.29x", "3.68x", "3.68x", "0.45x", "1.70x", "1.70x", "4.20x", "4.20x", "1.00x"]
+    assert [row[2] for row in rows] == papers
     speeds = [
         {"contender": "feedback", "tokens_per_second": 30.0},
         {"contender": "transformer", "tokens_per_second": 20.0},
@@ -120,13 +121,27 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)],
     }
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
-    assert [row[2] for row in speed_rows(tmp_path)[1]] == ["1.50"] * 3 + ["not run"] * 4
+    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 3 + ["-"] * 6
+    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 3 + ["not run"] * 6
+    depth = [
+        {"contender": "feedback", "batch": 1, "decoder_layers": layers, "tokens_per_second": rate}
+        for layers, rate in ((1, 30.0), (2, 25.0), (6, 10.0))
+    ]
+    record["training"][0]["tokens_per_second"] = 15.0
+    (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
+    answers = {(row[1], row[5]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][3:]}
+    training = "training Feedback is no slower (our question)", "6 encoder and 2 decoder layers"
+    assert answers[training] == ("0.75x", "does not hold")
+    shallow = "1 decoder layer decodes 4.2 times as fast as 6"
+    assert answers[shallow, "the same, beam 5, B 1"] == ("3.00x", "does not hold")
+    assert answers[shallow, "the same, beam 5, B 32"] == ("-", "not run")
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "1.50" in said
-    assert "to be measured: bench --translation" in said
+    assert "to be measured: bench --worlds" in said
     assert "bench --language --out" not in said, "which has its record"
-    assert [path.name for path in tmp_path.iterdir()] == ["speed-wikitext-103-small.json"]
+    assert "bench --translation --out" not in said
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow
