@@ -29,12 +29,13 @@ MEANING = (
     "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; with "
     "fewer than four seeds of the two models together, the widest spread in the experiment is assumed. Where a model "
     "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 in "
-    "state tracking), or a tenth of the score where no spread is known. Speeds count as equal within five percent. What the paper calls a match may differ by two percent (0.01 bits on"
-    " char-PTB), noise included. A claim holds reduced when the runs are smaller than the paper's. ± is the standard "
-    "deviation between seeds."
+    "state tracking), or a tenth of the score where no spread is known. Speeds count as equal within five percent. "
+    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. A claim holds "
+    "reduced when the runs are smaller than the paper's. ± is the standard deviation between seeds."
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
+VERDICTS = "How verdicts are reached"
 SPEED_HEADS = ["claim", "paper", "here", "verdict"]
 SOURCE = "All results of ours come from records of runs, and those of others from the paper or the source named."
 SUITE_CAPTION = "All tasks; in brackets the paper's numbers, where it gives any"
@@ -81,7 +82,7 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   h2, h3 { break-after: avoid; } i { print-color-adjust: exact; }
   tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
-  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details:not(.always) { display: none; }
+  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details { display: none; }
 }
 """
 
@@ -104,12 +105,12 @@ def page(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, T
             f"<h1>{TITLE}</h1>",
             f'<p>{PAPER}, <a href="{ADDRESS}">arXiv 2002.09402</a>. {SOURCE}</p>',
             *(bar(tally.sentence(whose, scale), tally) for whose, tally in counted.items() if tally.verdicts),
-            f'<p class="quiet">{key()}. {built(outcomes)}</p>',
-            f'<details class="always" open><summary>How verdicts are reached</summary><p>{MEANING}</p></details>',
+            f'<p class="quiet">{key()}; {link("verdicts", VERDICTS.lower())}. {built(outcomes)}</p>',
             board(chapters, speeds),
             *(chapter(title, own) for title, own in chapters.items()),
             *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
             *map(speed_section, speeds),
+            f'<section id="verdicts"><h2>{VERDICTS}</h2><p>{MEANING}</p></section>',
             "</body></html>\n",
         ]
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-
 NUMBER = re.compile(r"[-+≥≤]? ?[\d(]|-$|$|not run$")  # also where one is missing
 
 

@@ -55,7 +55,7 @@ def test_the_page_is_whole_and_says_what_the_records_say(tmp_path: Path) -> None
     parser = Balanced()
     parser.feed(text)
     assert not parser.open
-    assert parser.seen.count("section") == len(EXPERIMENTS)
+    assert parser.seen.count("section") == len(EXPERIMENTS) + 1, "and how verdicts are reached"
     assert "1.500 ± 0.001 against 1.250 ± 0.001" in text
     assert '<span class="verdict fails">does not hold</span>' in text, "Feedback is worse in these records"
     tables = out.with_suffix(".md").read_text()
