@@ -107,13 +107,14 @@ SPEEDS = (
 
 def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     """The header and one row per speed: the ratios, and what was measured."""
-    header = ["task", "claim", "paper", "here", "verdict", "shape", "command", "measured"]
+    header = ["claim", "shape", "paper", "here", "verdict", "command", "measured"]
     rows = []
     for speed in SPEEDS:
         record = speed.record(results)
         date = "-" if record is None else str(record["machine"]["date"])[:10]
         command = f"`feedback-transformer bench {speed.option}`"
-        rows.append([speed.task, *speed_claim(speed, results), speed.shape, command, date])
+        words, *numbers = speed_claim(speed, results)
+        rows.append([f"{speed.task}: {words}", speed.shape, *numbers, command, date])
     return header, rows
 
 

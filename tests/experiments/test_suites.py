@@ -129,10 +129,10 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     ]
     record["training"][0]["tokens_per_second"] = 15.0
     (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
-    answers = {(row[1], row[5]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][3:]}
-    training = "training Feedback is no slower (our question)", "6 encoder and 2 decoder layers"
+    answers = {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][3:]}
+    training = "translation: training Feedback is no slower (our question)", "6 encoder and 2 decoder layers"
     assert answers[training] == ("0.75x", "does not hold")
-    shallow = "1 decoder layer decodes 4.2 times as fast as 6"
+    shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
     assert answers[shallow, "the same, beam 5, B 1"] == ("3.00x", "does not hold")
     assert answers[shallow, "the same, beam 5, B 32"] == ("-", "not run")
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
