@@ -40,8 +40,9 @@ from feedback_transformer.config import (
     TrainConfig,
     parse_assignments,
 )
-from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.corpora import KNOWN, DataError
 from feedback_transformer.data.corpus import Corpus
+from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.data.vocabulary import Tokens
 from feedback_transformer.decoding import Sampling, generate, text_pieces
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
@@ -60,7 +61,7 @@ from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import DivergedError, score, train
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
-LISTS = ("tasks", "presets", "engines", "experiments", "fields")
+LISTS = ("tasks", "corpora", "presets", "engines", "experiments", "fields")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,7 +162,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     translate.add_commands(add)
 
-    sub = add("list", run_list, "list tasks, presets, engines, experiments, fields", LIST_HELP)
+    sub = add("list", run_list, "list tasks, corpora, presets, engines, experiments, fields", LIST_HELP)
     sub.add_argument("what", nargs="?", choices=LISTS, help="list only these")
 
     sub = add("bench", bench.run, "measure speed and memory of all engines, side by side with peers", BENCH_HELP)
@@ -317,6 +318,12 @@ def run_list(options: argparse.Namespace) -> int:
         table = Table("preset", "description", title="presets", title_justify="left")
         for name, summary in SCALES.items():
             table.add_row(name, summary)
+        console.print(table)
+    if options.what in (None, "corpora"):
+        table = Table("corpus", "description", "licence", title="corpora, for `prepare`", title_justify="left")
+        for corpora in (KNOWN, PAIR_CORPORA):
+            for known in corpora.values():
+                table.add_row(known.name, known.summary, known.licence)
         console.print(table)
     if options.what in (None, "engines"):
         table = Table("engine", "description", "covers", title="engines, preferred first", title_justify="left")

@@ -84,7 +84,7 @@ class ModelConfig:
     )
     embedding_std: float = documented(1.0, "initial standard deviation of the token embeddings")
     scale_residuals: bool = documented(
-        True, "initially divide each sublayer's last projection by sqrt(2 * num_layers) (pre-norm only)"
+        True, "initially divide each sublayer's last projection by the root of their number (pre-norm only)"
     )
     layer_drop: float = documented(0.0, "LayerDrop: the probability that a layer is left out of a block")
     encoder_layers: int = documented(0, "layers of the encoder for models that read a source (translation); else 0")
@@ -177,7 +177,7 @@ class TrainConfig:
     eval_every: int = documented(200, "updates between evaluations on the validation set")
     checkpoint_seconds: float = documented(30.0, "seconds between checkpoints (evaluations always write one)")
     keep_checkpoints: int = documented(0, "keep the weights of this many last evaluations, for averaging")
-    engine: str = documented("auto", "how the Feedback Transformer computes a block: auto, native, fused or loop")
+    engine: str = documented("auto", "how Feedback computes a block: auto, native, fused, loop or fused+compile")
     patience: int = documented(0, "stop (and fine-tune) after this many evaluations without improvement; 0 means never")
 
     def __post_init__(self) -> None:

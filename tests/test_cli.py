@@ -15,6 +15,8 @@ import torch
 
 from feedback_transformer import cli
 from feedback_transformer.cli import main
+from feedback_transformer.data.corpora import KNOWN
+from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.presets import preset
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.checkpoint import CheckpointError
@@ -66,6 +68,9 @@ def test_list_names_every_task_and_preset(capsys: pytest.CaptureFixture[str]) ->
     assert main(["list"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("random-walk", "algorithmic-5", "counting-1k", "smoke", "laptop", "paper"))
+    assert main(["list", "corpora"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in (*KNOWN, *PAIR_CORPORA))
     assert main(["list", "fields"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("num_layers", "curriculum_gate", "printable", "test_length"))

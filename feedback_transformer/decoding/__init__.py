@@ -4,13 +4,11 @@ sampling.py    endless text, each token sampled from the model's distribution
 beam.py        a target that ends, for a source: greedy, sampled, or by beam search
 """
 
-from feedback_transformer.decoding.beam import Hypothesis, Search, beam_search, sample
-from feedback_transformer.decoding.sampling import BLOCK, CONTEXT, Sampling, generate, text_pieces
+from feedback_transformer.decoding.beam import Search, beam_search, sample
+from feedback_transformer.decoding.sampling import BLOCK, Sampling, generate, text_pieces
 
 __all__ = [
     "BLOCK",
-    "CONTEXT",
-    "Hypothesis",
     "Sampling",
     "Search",
     "beam_search",

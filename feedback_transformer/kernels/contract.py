@@ -89,9 +89,6 @@ class Source(NamedTuple):
             return self
         return self.reorder(torch.arange(count, device=self.mask.device).repeat_interleave(rows // count))
 
-    def to(self, device: torch.device | str) -> Source:
-        return Source(*(part.to(device) for part in self))
-
 
 def sharpness(history: Tensor, dtype: torch.dtype) -> Tensor:
     """The factor of a query that sees `history` memories; it offsets that attention thins out over more of them."""

@@ -1,7 +1,7 @@
 """One step of a block, forward and backward, written out by hand: what `fused` repeats T times.
 
 Both functions read and write slices of buffers that were allocated before the loop, and touch no autograd tape. The
-weights come folded (see `fused.fold`), so that under pre-norm a norm is only (x - mean) / std in here:
+weights come folded (see `folding.fold`), so that under pre-norm a norm is only (x - mean) / std in here:
 
     q  = norm(x) Wq + cq                      z = x + o Wo                      (pre-norm)
     a  = softmax(q . k_j + q . p_j + b_j)     u = relu(norm(z) W1 + c1)
