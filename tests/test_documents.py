@@ -19,8 +19,9 @@ from feedback_transformer.config import ActConfig, ConfigError, ModelConfig, Tra
 from feedback_transformer.data.corpora import KNOWN
 from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS, SUITES
+from feedback_transformer.report.experiment_figures import figure
 from feedback_transformer.report.experiment_pages import experiment_pages
-from feedback_transformer.report.experiments import Outcome, figure
+from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.readme import filled
 from feedback_transformer.tasks import TASKS
 

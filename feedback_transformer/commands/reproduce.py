@@ -20,7 +20,8 @@ from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, finished_record, train_all
 from feedback_transformer.experiments.speed import RECORDS, speed_rows
-from feedback_transformer.report.experiments import Outcome, draw
+from feedback_transformer.report.experiment_figures import draw
+from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.training.checkpoint import write_json
 from feedback_transformer.training.run import RunConfig
 

@@ -1,16 +1,14 @@
-"""An experiment's records as a table, a list of claims with verdicts, and a figure."""
+"""An experiment's records as a table and a list of claims with verdicts."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from feedback_transformer.config import CORES, ConfigError
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments.experiment import (
     CLOSE,
     OURS,
@@ -22,12 +20,10 @@ from feedback_transformer.experiments.experiment import (
     Variant,
     verdict,
 )
-from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
 from feedback_transformer.report.tables import markdown_table
 
 BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
-ORACLE = 6  # its colour
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
 ONE_SEED = "(one seed)"
 BEST_ONLY = " with the best weights, not with the last"
@@ -101,17 +97,17 @@ class Outcome:
         elsewhere = self.experiment.elsewhere
         published = bool(elsewhere) or any(variant.paper is not None for variant in self.variants)
         reduced = ", reduced" if self.scale != "paper" else ""
-        header = ["model", "parameters", self._unit(), "minutes", "seeds"]
+        header = ["model", "parameters", self.unit(), "minutes", "seeds"]
         header += [f"{self.split} {name.replace('_', ' ')}{reduced}" for name in self.scores]
         header += ["last evaluation"] if self.experiment.endings else []
-        header += self._beside().values()
+        header += self.beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
         rows += [[name, "-", "-", "-", "-", level, *["-"] * (len(header) - 6)] for name, level in self._bounds()]
-        blank = ["-"] * (4 + len(self.scores) + self.experiment.endings + len(self._beside()))
+        blank = ["-"] * (4 + len(self.scores) + self.experiment.endings + len(self.beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
-    def _unit(self) -> str:
+    def unit(self) -> str:
         """What a training run counts: tokens, or the frames of an environment."""
         return next((r[0].get("unit", "tokens") for r in self.records.values() if r), "tokens")
 
@@ -126,7 +122,7 @@ class Outcome:
     def _row(self, variant: Variant, published: bool) -> list[str]:
         records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]
         if not records:
-            more = self.experiment.endings + len(self._beside())
+            more = self.experiment.endings + len(self.beside())
             row = [variant.label, "-", "-", "-", "0", *("not run" for _ in scores), *["-"] * more]
         else:
             minutes = sum(record["cpu_seconds"] for record in records) / len(records) / 60
@@ -134,7 +130,7 @@ class Outcome:
             row += [str(len(records)), *(show(score) for score in scores if score)]
             if self.experiment.endings and (ending := self.ending(variant.key)):
                 row.append(show(ending))
-            for name in self._beside():
+            for name in self.beside():
                 mean = sum(record["test"][name] for record in records) / len(records)
                 row.append(f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}")
         return row + ([self._numbers(variant.published)] if published else [])
@@ -144,7 +140,7 @@ class Outcome:
         numbers = ["-" if (number := of(name)) is None else f"{number:g}" for name in self.scores]
         return " / ".join(numbers) if set(numbers) != {"-"} else "-"
 
-    def _beside(self) -> dict[str, str]:
+    def beside(self) -> dict[str, str]:
         """Further scores that all records have: name -> column title."""
         tests = [record["test"] for records in self.records.values() for record in records]
         hidden = () if self.experiment.one_machine else (SPEED,)
@@ -267,62 +263,6 @@ class Outcome:
         parts = [markdown_table(*self.rows())] if known else []
         return "\n\n".join([*parts, self.note(), markdown_table(*self.claim_rows())])
 
-    def charts(self) -> list[Chart]:
-        """The figure's panels: scores over its axis, or final scores if it has none; and the learning curves."""
-        known = [variant for variant in self.variants if self.records[variant.key]]
-        if not known:
-            return []
-        placed = [variant for variant in known if variant.place is not None]
-        if not placed:
-            colours = colours_of(known)
-            return [self._learning(known, colours), self._ends(known, colours)]
-        speed = SPEED in self._beside()
-        lines = list(dict.fromkeys(variant.line for variant in placed))
-        panels = [self._by_place(placed, metric) for metric in (self.metric, *([SPEED] if speed else []))]
-        return [*panels, self._learning(placed, {variant.key: lines.index(variant.line) for variant in placed})]
-
-    def _learning(self, known: list[Variant], colours: dict[str, int]) -> Chart:
-        lines = []
-        for variant in known:
-            for record in self.records[variant.key]:
-                points = [(point["tokens"] / 1e6, point[self.metric]) for point in record["curve"]]
-                later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
-                lines.append(Series(self._name(variant), colours[variant.key], later))
-        bounds = [record["bounds"]["oracle"] for v in known for record in self.records[v.key] if "bounds" in record]
-        if bounds:
-            xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
-            lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
-        return line_chart(lines, f"training {self._unit()} (millions)", f"validation {self.metric.replace('_', ' ')}")
-
-    def _ends(self, known: list[Variant], colours: dict[str, int]) -> Chart:
-        values = {v.key: [self.value(record, self.metric) for record in self.records[v.key]] for v in known}
-        rows = [Row(v.label, colours[v.key], values[v.key], v.published(self.metric)) for v in known]
-        better = "lower" if self.lower_is_better else "higher"
-        return dot_chart(rows, f"{self.split} {self.metric}, {better} is better")
-
-    def _by_place(self, known: list[Variant], metric: str) -> Chart:
-        lines = []
-        for number, name in enumerate(dict.fromkeys(variant.line for variant in known)):
-            own = [variant for variant in known if variant.line == name]
-            scores = [(v.place, [self.value(record, metric) for record in self.records[v.key]]) for v in own]
-            dots = [(place, value) for place, values in scores for value in values]
-            means = [(place, sum(values) / len(values)) for place, values in scores]
-            lines.append(Series(self._name(own[0]), number, dots, dots=True))  # type: ignore[arg-type]
-            lines.append(Series(self._name(own[0]), number, means))  # type: ignore[arg-type]
-        label = f"{self.split} {metric.replace('_', ' ')}; one dot per seed"
-        return line_chart(lines, self.experiment.axis, label, by_place=True)
-
-    def _name(self, variant: Variant) -> str:
-        """Its name in a legend: that of its line, if it is on one."""
-        return CORES.get(variant.line, variant.line) if self.experiment.axis else variant.label
-
-
-def colours_of(variants: list[Variant]) -> dict[str, int]:
-    """A colour for each variant; one labelled by a core's name has that core's colour in every figure."""
-    own = {label: number for number, label in enumerate(CORES.values())}
-    others = itertools.count(len(own))
-    return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
-
 
 def overall(verdicts: list[str], scale: str = "laptop") -> str:
     """One verdict if all agree, else how many there are of each.
@@ -375,33 +315,3 @@ def show(score: Score, digits: int | None = None) -> str:
         digits = 3 if abs(score.mean) < 10 else 1
     spread = f" ± {score.spread:.{digits}f}" if len(score.values) > 1 else ""
     return f"{score.mean:.{digits}f}{spread}"
-
-
-def experiment_table(name: str, results: Path) -> str:
-    """Tables and figure, for a document in docs/."""
-    outcome = Outcome(EXPERIMENTS[name], "laptop", results)
-    drawn = f"\n\n![{outcome.experiment.title}](../results/{name}.svg)" if outcome.charts() else ""
-    return outcome.markdown() + drawn
-
-
-def draw_all(results: Path) -> None:
-    """The figure of every experiment that has records."""
-    for name, experiment in EXPERIMENTS.items():
-        draw(Outcome(experiment, "laptop", results), results / f"{name}.svg")
-
-
-def draw(outcome: Outcome, path: Path) -> bool:
-    """The figure as a file; False while there is nothing to draw."""
-    drawn = figure(outcome)
-    if not drawn:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(drawn)
-    return True
-
-
-def figure(outcome: Outcome) -> str:
-    """The experiment's panels side by side, as SVG; empty while there is nothing to draw."""
-    charts = outcome.charts()
-    reduced = ", reduced" if outcome.scale != "paper" else ""
-    return standalone(charts, f"{outcome.experiment.title}{reduced}") if charts else ""

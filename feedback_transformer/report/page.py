@@ -14,6 +14,7 @@ from pathlib import Path
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import CHAPTERS, SUITES
+from feedback_transformer.report.experiment_figures import charts
 from feedback_transformer.report.experiments import Outcome, kind_of
 from feedback_transformer.report.speed_sections import SpeedSection, speed_sections
 from feedback_transformer.report.suites import suite_rows
@@ -241,7 +242,7 @@ def section(outcome: Outcome) -> str:
     if any(outcome.records.values()):
         header, rows = outcome.rows()
         parts += [
-            *charts_row(outcome.charts()),
+            *charts_row(charts(outcome)),
             table(header, [list(map(escape, row)) for row in rows]),
             runs(outcome),
         ]

@@ -10,8 +10,8 @@ from typing import Any
 from feedback_transformer.experiments import EXPERIMENTS, SUITES
 from feedback_transformer.experiments.speed import speed_rows
 from feedback_transformer.report.demonstration import random_walk_table
+from feedback_transformer.report.experiment_figures import draw_all, experiment_table
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
-from feedback_transformer.report.experiments import draw_all, experiment_table
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import paper_models_table
 from feedback_transformer.report.spans import span_table
