@@ -12,7 +12,6 @@ corpus.vocabulary.decode(corpus.train[:100])
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,10 +22,12 @@ import numpy as np
 from numpy.lib import format as npy
 
 from feedback_transformer.data.corpora import SPLITS, DataError
+from feedback_transformer.data.description import Kind, read_description
 from feedback_transformer.data.vocabulary import Tokens, Vocabulary, load_vocabulary
 
 FORMAT = 1
 DESCRIPTION = "corpus.json"
+CORPUS = Kind(DESCRIPTION, FORMAT, "corpus", "a corpus")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Corpus:
     def open(cls, folder: Path | str) -> Corpus:
         """Map the corpus of a folder into memory; every file is checked against corpus.json."""
         folder = Path(folder)
-        description = read_description(folder)
+        description = read_description(folder, CORPUS)
         try:
             vocabulary = load_vocabulary(folder, description["tokens"])
             if vocabulary.size != description["vocabulary_size"]:
@@ -78,25 +79,6 @@ class Corpus:
             raise DataError(f"{folder / DESCRIPTION} is damaged (no {error}); prepare the corpus again") from None
         arrays = {split: read_tokens(folder / f"{split}.npy", counts[split], vocabulary) for split in SPLITS}
         return cls(folder, description, vocabulary, **arrays)
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """corpus.json, if the folder holds a complete corpus in a format that this version reads."""
-    path = folder / DESCRIPTION
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder} holds no prepared corpus (there is no {DESCRIPTION}); make one with feedback-transformer prepare"
-        ) from None
-    except NotADirectoryError:
-        raise DataError(f"{folder} is a file; give the folder of a prepared corpus") from None
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}); prepare the corpus again") from None
-    found = description.get("format") if isinstance(description, dict) else None
-    if found != FORMAT:
-        raise DataError(f"{path} has format {found!r} but this version reads format {FORMAT}; prepare the corpus again")
-    return dict(description)
 
 
 def write_tokens(path: Path, arrays: Iterable[Tokens], dtype: np.dtype[Any]) -> int:

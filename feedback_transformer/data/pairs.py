@@ -26,6 +26,7 @@ from torch import Tensor
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpora import SPLITS, DataError
 from feedback_transformer.data.corpus import read_tokens
+from feedback_transformer.data.description import Kind, read_description
 from feedback_transformer.data.vocabulary import BPE, Tokens, load_vocabulary
 from feedback_transformer.model.encoder_decoder import BEGIN, END, PAD
 from feedback_transformer.model.language_model import NO_LABEL
@@ -34,6 +35,7 @@ Array = NDArray[np.int64]
 
 FORMAT = 1
 DESCRIPTION = "pairs.json"
+PAIRS = Kind(DESCRIPTION, FORMAT, "pairs", "pairs")
 SPECIAL = END + 1  # PAD, BEGIN and END come first, then the tokenizer's own numbers
 ROWS = 8  # training batches have a multiple of this many rows, so that processes and parts can share them
 
@@ -207,7 +209,7 @@ class Pairs:
     @classmethod
     def open(cls, folder: Path | str) -> Pairs:
         folder = Path(folder)
-        description = read_description(folder)
+        description = read_description(folder, PAIRS)
         vocabulary = JointBPE.load(folder)
         try:
             if vocabulary.size != description["vocabulary_size"]:
@@ -235,23 +237,6 @@ class Pairs:
         return {
             name: sha256(of.encode()).hexdigest()[:16] for name, of in {"vocabulary": tokenizer, "text": text}.items()
         }
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """pairs.json, in a format that this version reads."""
-    path = folder / DESCRIPTION
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            f"{folder} holds no prepared pairs (there is no {DESCRIPTION}); make them with feedback-transformer prepare"
-        ) from None
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}); prepare the pairs again") from None
-    found = description.get("format") if isinstance(description, dict) else None
-    if found != FORMAT:
-        raise DataError(f"{path} has format {found!r} but this version reads format {FORMAT}; prepare the pairs again")
-    return dict(description)
 
 
 def _read_split(folder: Path, name: str, description: dict[str, Any], vocabulary: JointBPE) -> PairSplit:

@@ -25,7 +25,8 @@ import numpy as np
 
 from feedback_transformer.config import nearest
 from feedback_transformer.data.corpora import KNOWN, SPLITS, TOKENS, DataError, Known, known_corpus
-from feedback_transformer.data.corpus import DESCRIPTION, FORMAT, Corpus, read_description, write_tokens
+from feedback_transformer.data.corpus import CORPUS, DESCRIPTION, FORMAT, Corpus, write_tokens
+from feedback_transformer.data.description import there_already
 from feedback_transformer.data.download import fetch, mismatch
 from feedback_transformer.data.progress import byte_progress
 from feedback_transformer.data.sources import Found, Piece, find_splits
@@ -88,14 +89,14 @@ def prepare(
     if source is None and known.archive is None:
         raise DataError(f"`{name}` has no address to download from; say where it is with --from PATH")
     try:
-        if there_already(out, options.described()) and source is None:
+        if there_already(out, CORPUS, options.described(), {}) and source is None:
             return Corpus.open(out)
         if source is None and known.archive is not None:
             source = fetch(known.archive, out.parent / "downloads")
         assert source is not None
         with complete_or_absent(out) as (folder, scratch):
             found = find_splits(known, source, scratch, options.tokens)
-            if there_already(out, options.described(), found):
+            if there_already(out, CORPUS, options.described(), found.hashes):
                 return Corpus.open(out)
             build(known, options, found, whole_archive(known, source), folder, source.name)
     except OSError as error:
@@ -106,24 +107,6 @@ def prepare(
 def whole_archive(known: Known, source: Path) -> bool:
     """Whether the source is exactly the archive that this version knows, so that all its files are right."""
     return known.archive is not None and source.is_file() and mismatch(source, known.archive) is None
-
-
-def there_already(out: Path, wanted: dict[str, Any], found: Found | None = None) -> bool:
-    """Whether `out` holds exactly this corpus; an error if it holds anything else."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
-    way_out = "choose another --out, or remove it first"
-    if not (out / DESCRIPTION).is_file():
-        raise DataError(f"{out} exists and holds no prepared corpus; {way_out}")
-    description = read_description(out)
-    for key, value in wanted.items():
-        if description.get(key) != value:
-            raise DataError(f"{out} holds a corpus with {key} = {description.get(key)}, not {value}; {way_out}")
-    if found is not None:
-        for split in SPLITS:
-            if description["splits"][split]["sha256"] != found.hashes[split]:
-                raise DataError(f"{out} holds a corpus made from another {split} text; {way_out}")
-    return True
 
 
 @contextmanager

@@ -22,9 +22,10 @@ import numpy as np
 
 from feedback_transformer.data.corpora import SPLITS, DataError
 from feedback_transformer.data.corpus import write_tokens
+from feedback_transformer.data.description import there_already
 from feedback_transformer.data.download import fetch
 from feedback_transformer.data.pair_sources import Pair, PairCorpus, Reading, find_pairs, own_pairs, pair_corpus
-from feedback_transformer.data.pairs import DESCRIPTION, FORMAT, Array, JointBPE, Pairs, read_description
+from feedback_transformer.data.pairs import DESCRIPTION, FORMAT, PAIRS, Array, JointBPE, Pairs
 from feedback_transformer.data.prepare import complete_or_absent, write_last
 
 CHUNK = 10_000  # pairs encoded at a time
@@ -78,7 +79,7 @@ def prepare_pairs(
     max_length = corpus.max_length if max_length is None else max_length
     source_words = corpus.source_words if source_words is None else source_words
     options = Options(name, languages, vocab_size, max_length, source_words, skip)
-    if there_already(out, options) and not places:
+    if there_already(out, PAIRS, options.described(), {}) and not places:
         return Pairs.open(out)
     try:
         if downloaded := bool(corpus.archives and not (places or valid or test)):
@@ -90,7 +91,7 @@ def prepare_pairs(
             if swap:
                 readings = {split: _swapped(reading) for split, reading in readings.items()}
                 hashes = {split: _hash(reading()) for split, reading in readings.items()}
-            if there_already(out, options, hashes):
+            if there_already(out, PAIRS, options.described(), hashes):
                 return Pairs.open(out)
             splits = {split: {"sha256": hashes[split], "checked": checked[split]} for split in SPLITS}
             build(corpus, options, readings, splits, folder)
@@ -122,23 +123,6 @@ def _hash(pairs: Iterator[Pair]) -> str:
     for pair in pairs:
         digest.update("\0".join([*pair, ""]).encode())
     return digest.hexdigest()
-
-
-def there_already(out: Path, options: Options, hashes: dict[str, str] | None = None) -> bool:
-    """Whether `out` holds exactly these pairs; an error if it holds anything else."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
-    way_out = "choose another --out, or remove it first"
-    if not (out / DESCRIPTION).is_file():
-        raise DataError(f"{out} exists and holds no prepared pairs; {way_out}")
-    description = read_description(out)
-    for key, value in options.described().items():
-        if description.get(key) != value:
-            raise DataError(f"{out} holds pairs with {key} = {description.get(key)}, not {value}; {way_out}")
-    for split, digest in (hashes or {}).items():
-        if description["splits"][split]["sha256"] != digest:
-            raise DataError(f"{out} holds pairs made from another {split} text; {way_out}")
-    return True
 
 
 def build(
