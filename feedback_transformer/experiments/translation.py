@@ -12,10 +12,10 @@ import itertools
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
+from feedback_transformer.model.encoder_decoder import DECODERS
 from feedback_transformer.presets import preset
 from feedback_transformer.training.run import RunConfig
 
-DECODERS = ("feedback", "transformer")
 DEPTHS = {"smoke": (1,), "laptop": (1, 2), "paper": (1, 2, 4, 6)}
 PAPER = {("feedback", 1): 28.3, ("transformer", 1): 27.3, ("feedback", 6): 29.5}
 FEEDBACK_6 = "Feedback Transformer, 6 decoder layers (Fan et al.)"

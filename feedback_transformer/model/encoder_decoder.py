@@ -8,16 +8,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
-from feedback_transformer.kernels import check_name
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
+from feedback_transformer.model.cores import make_core
 from feedback_transformer.model.embedding import PlainHead, check_tokens
 from feedback_transformer.model.encoder import Encoder
-from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.source import Source
-from feedback_transformer.model.transformer import Transformer
 
 PAD, BEGIN, END = 0, 1, 2  # the first symbols of every joint vocabulary
-DECODERS: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer}
+DECODERS = ("feedback", "transformer")  # the cores that can read a source
 
 
 class EncoderDecoder(nn.Module):
@@ -38,12 +36,9 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int, engine: str = "auto") -> None:
         super().__init__()
         _check(config, vocab_size)
-        check_name(engine)
         self.config, self.vocab_size = config, vocab_size
         self.encoder = Encoder(config)
-        self.core = DECODERS[config.core](config)
-        if isinstance(self.core, FeedbackTransformer):
-            self.core.engine = engine
+        self.core = make_core(config, engine)
         self.embedding = nn.Embedding(vocab_size, config.model_dim)
         # Drawn small, as the output layer needs them, and scaled up to `embedding_std` as inputs.
         nn.init.normal_(self.embedding.weight, std=config.model_dim**-0.5)

@@ -7,16 +7,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
-from feedback_transformer.kernels import check_name
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
+from feedback_transformer.model.cores import STATES, make_core
 from feedback_transformer.model.embedding import AdaptiveHead, AdaptiveInput, Clusters, PlainHead, check_tokens
-from feedback_transformer.model.feedback import FeedbackTransformer
-from feedback_transformer.model.lstm import LSTM, LSTMState
-from feedback_transformer.model.memory import MemoryState
-from feedback_transformer.model.transformer import Transformer
-
-CORES: dict[str, type[nn.Module]] = {"feedback": FeedbackTransformer, "transformer": Transformer, "lstm": LSTM}
-
 
 NO_LABEL = -100  # positions without a label; the value that cross_entropy ignores
 
@@ -66,11 +59,8 @@ class LanguageModel(nn.Module):
             raise ConfigError(
                 f"ModelConfig.encoder_layers = {config.encoder_layers}, but there is no source to read; set it to 0"
             )
-        check_name(engine)
         self.config = config
-        self.core = CORES[config.core](config)
-        if isinstance(self.core, FeedbackTransformer):
-            self.core.engine = engine
+        self.core = make_core(config, engine)
         self.vocab_size = vocab_size
         self.embedding, self.head = make_ends(config, vocab_size, output_size)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
@@ -103,7 +93,7 @@ class LanguageModel(nn.Module):
 
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:
         """The state whose `tensors()` these are."""
-        return (LSTMState if self.config.core == "lstm" else MemoryState).from_tensors(tensors)
+        return STATES[self.config.core].from_tensors(tensors)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         check_tokens(tokens, self.vocab_size)

@@ -11,12 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ConfigError, ModelConfig
-from feedback_transformer.kernels import check_name
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
-from feedback_transformer.model.feedback import FeedbackTransformer
-from feedback_transformer.model.language_model import CORES
-from feedback_transformer.model.lstm import LSTMState
-from feedback_transformer.model.memory import MemoryState
+from feedback_transformer.model.cores import STATES, make_core
 
 Decision = tuple[Tensor, Tensor]  # logits of the actions [.., A], value [..]
 
@@ -46,11 +42,8 @@ class Policy(nn.Module):
         super().__init__()
         if not sizes or min(sizes) < 1 or num_actions < 1:
             raise ConfigError(f"sizes = {tuple(sizes)} and num_actions = {num_actions} must be 1 or more")
-        check_name(engine)
         self.config, self.num_actions, self.told_actions = config, num_actions, told_actions
-        self.core = CORES[config.core](config)
-        if isinstance(self.core, FeedbackTransformer):
-            self.core.engine = engine
+        self.core = make_core(config, engine)
         sizes = [*sizes, num_actions + 1]
         self.register_buffer("sizes", torch.tensor(sizes), persistent=False)
         self.register_buffer("offsets", torch.tensor([0, *sizes[:-1]]).cumsum(0), persistent=False)
@@ -101,4 +94,4 @@ class Policy(nn.Module):
 
     def state_from_tensors(self, tensors: dict[str, Tensor]) -> Any:
         """The state whose `tensors()` these are."""
-        return (LSTMState if self.config.core == "lstm" else MemoryState).from_tensors(tensors)
+        return STATES[self.config.core].from_tensors(tensors)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from feedback_transformer import ModelConfig
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
-from feedback_transformer.model.language_model import CORES
+from feedback_transformer.model.cores import CORES
 
 BASE = ModelConfig(num_layers=3, model_dim=12, num_heads=2, memory_size=5)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from feedback_transformer import ModelConfig
 from feedback_transformer.model import memory
-from feedback_transformer.model.language_model import CORES
+from feedback_transformer.model.cores import CORES
 from tests.model.cores import EXACT, VARIANTS
 
 LONG = {"num_layers": 2, "model_dim": 12, "num_heads": 2, "memory_size": 40}

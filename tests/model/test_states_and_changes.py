@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from feedback_transformer import FeedbackTransformer, ModelConfig
-from feedback_transformer.model.language_model import CORES
+from feedback_transformer.model.cores import CORES
 from feedback_transformer.model.memory import Composition, MemoryState
 
 CONFIG = ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=6)
