@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedback_transformer.data.corpora import DataError
-from feedback_transformer.experiments.costing import measured_cost, recorded_minutes
+from feedback_transformer.experiments.costing import keep_cost, kept_costs, measured_cost, recorded_minutes, run_hash
 from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
 from feedback_transformer.report.experiments import reduction
 
@@ -22,27 +22,30 @@ class Missing(NamedTuple):
     minutes: float | None = None
     known_by: str = "-"
 
-    def measured(self) -> Missing:
-        """With the cost estimated from a few updates, where there is no record."""
+    def measured(self, results: Path) -> Missing:
+        """With the cost estimated from a few updates, where nothing tells it; it is kept for the next plan."""
         if self.minutes is not None:
             return self
         try:
             cost = measured_cost(self.variant.run)
         except DataError as error:
             return self._replace(known_by=f"{error}")
-        known_by = f"two of {cost.updates:,} updates; {cost.parameters:,} parameters"
-        return self._replace(minutes=cost.minutes, known_by=known_by)
+        keep_cost(self.variant, cost, results)
+        return self._replace(minutes=cost.minutes, known_by=cost.known_by())
 
 
 def missing_variants(experiments: list[Experiment], scale: str, seeds: int | None, results: Path) -> list[Missing]:
     """The variants with missing runs; those that experiments share appear once."""
     variants = {variant.key: variant for experiment in experiments for variant in experiment.variants(scale)}
-    found = []
+    found, costs = [], kept_costs(results)
     for variant in variants.values():
         undone = sum(kept_record(results, key, run) is None for key, run in variant.runs(seeds).items())
         if undone:
-            minutes = recorded_minutes(variant, results)
-            found.append(Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds"))
+            minutes, cost = recorded_minutes(variant, results), costs.get(variant.key)
+            row = Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds")
+            if minutes is None and cost is not None and cost.run == run_hash(variant.run):
+                row = Missing(variant, undone, cost.minutes, cost.known_by())
+            found.append(row)
     return found
 
 

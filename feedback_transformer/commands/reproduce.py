@@ -22,7 +22,7 @@ from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, f
 from feedback_transformer.experiments.speed import RECORDS, speed_rows
 from feedback_transformer.report.experiment_figures import draw
 from feedback_transformer.report.experiments import Outcome
-from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.checkpoint import make_folder, write_json
 from feedback_transformer.training.run import RunConfig
 
 SCALES = ("smoke", "laptop", "paper")
@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     console, only_plan = Console(), options.plan or options.measure
     missing = missing_variants(chosen, scale, seeds, results)
     if options.measure:
-        missing = [row.measured() for row in missing]
+        make_folder(results)
+        missing = [row.measured(results) for row in missing]
     show_plan(chosen, scale, missing, console, only_plan)
     code = 0 if only_plan else reproduce(chosen, results, options, console)
     if options.experiment == "all" and code != INTERRUPTED:
@@ -90,14 +91,6 @@ def results_folder(options: argparse.Namespace) -> Path:
     return folder
 
 
-def make_results_folder(folder: Path) -> None:
-    """Before anything is trained: where records cannot be kept, it would be in vain."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--results = {folder} cannot be made ({error.strerror}); name another folder") from None
-
-
 def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
     """Runs that cannot start because their data is missing, with the message, once per experiment."""
     lost: dict[str, str] = {}
@@ -117,7 +110,7 @@ def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) 
 def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespace, console: Console) -> int:
     """Train what has no record yet, then show the results; returns the exit code."""
     scale, device = options.scale, check_device(options.device)
-    make_results_folder(results)
+    make_folder(results)  # where records cannot be kept, training would be in vain
     runs = {key: run for key, run in wanted(chosen, scale, options.seeds).items() if not kept_record(results, key, run)}
     folder = options.runs / f"reproduce-{scale}"
     work = {key: Job(key, run, folder / key, train_command(run, scale)) for key, run in runs.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
 from dataclasses import replace
@@ -10,14 +12,17 @@ from typing import NamedTuple
 
 import torch
 
-from feedback_transformer.config import TrainConfig
+from feedback_transformer.config import ConfigError, TrainConfig
 from feedback_transformer.data.pairs import ROWS
 from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.tasks.pair_task import PairTask
+from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.record import processor, read_record
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
 from feedback_transformer.training.tiny import tiny_is_zero
 
+COSTS = "costs.json"  # beside the records
 WORK = 4e9  # tokens times parameters of an update that takes a core a few seconds
 FILLING = 32  # at most this many updates to fill the memory first
 TIMED = 2
@@ -30,6 +35,31 @@ class Cost(NamedTuple):
     updates: int
     minutes: float  # on one core of this machine
     loss: float  # at the last update taken
+    run: str = ""  # which run it is of: its hash
+    processor: str = ""
+
+    def known_by(self) -> str:
+        return f"two of {self.updates:,} updates; {self.parameters:,} parameters"
+
+
+def run_hash(run: RunConfig) -> str:
+    """The same for all seeds of a run, wherever its data is."""
+    told = {**replace(run, seed=0).to_dict(), "task": {**run.to_dict()["task"], "data": ""}}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def kept_costs(results: Path) -> dict[str, Cost]:
+    """The costs that were measured before, by the variant's key."""
+    path = results / COSTS
+    try:
+        return {key: Cost(**cost) for key, cost in read_record(path).items()} if path.exists() else {}
+    except TypeError as error:
+        raise ConfigError(f"{path} is damaged ({error}); remove it, and measure again with --measure") from None
+
+
+def keep_cost(variant: Variant, cost: Cost, results: Path) -> None:
+    costs = kept_costs(results) | {variant.key: cost._replace(run=run_hash(variant.run), processor=processor())}
+    write_json(results / COSTS, {key: cost._asdict() for key, cost in sorted(costs.items())})
 
 
 def recorded_minutes(variant: Variant, results: Path) -> float | None:

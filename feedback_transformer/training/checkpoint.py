@@ -95,7 +95,7 @@ def make_folder(folder: Path) -> None:
 
 
 def _cannot_write(folder: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot write to {folder} ({error.strerror}); choose another --out")
+    return ConfigError(f"cannot write to {folder} ({error.strerror}); choose another folder")
 
 
 def lock_folder(folder: Path) -> IO[str]:

@@ -182,7 +182,17 @@ def test_a_plan_measures_what_no_record_tells(tmp_path: Path, capsys: pytest.Cap
     said = " ".join(capsys.readouterr().out.split())
     assert "two of 20 updates" in said
     assert "unknown" not in said
-    assert not list(tmp_path.iterdir()), "nothing is trained or kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["costs.json"], "nothing is trained"
+    assert main([*command[:-3], "--plan", "--results", str(tmp_path)]) == 0
+    assert "two of 20 updates" in " ".join(capsys.readouterr().out.split()), "but what it would cost is kept"
+    costs = json.loads((tmp_path / "costs.json").read_text())
+    costs["recall/feedback"]["run"] = "another"
+    (tmp_path / "costs.json").write_text(json.dumps(costs))
+    assert main([*command[:-3], "--plan", "--results", str(tmp_path)]) == 0
+    assert "1 of unknown cost" in " ".join(capsys.readouterr().out.split()), "that of another run says nothing"
+    (tmp_path / "costs.json").write_text('{"recall/feedback": {"minutes": 1}}')
+    assert main([*command[:-3], "--plan", "--results", str(tmp_path)]) == 2
+    assert "costs.json is damaged" in capsys.readouterr().err
 
 
 def test_cost_grows_with_updates_and_with_what_is_left_out_of_a_batch() -> None:
