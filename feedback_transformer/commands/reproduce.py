@@ -57,7 +57,6 @@ def run(options: argparse.Namespace) -> int:
     console, only_plan = Console(), options.plan or options.measure
     missing = missing_variants(chosen, scale, seeds, results)
     if options.measure:
-        make_folder(results)
         missing = [row.measured(results) for row in missing]
     show_plan(chosen, scale, missing, console, only_plan)
     code = 0 if only_plan else reproduce(chosen, results, options, console)

@@ -16,7 +16,7 @@ from feedback_transformer.config import ConfigError, TrainConfig
 from feedback_transformer.data.pairs import ROWS
 from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.tasks.pair_task import PairTask
-from feedback_transformer.training.checkpoint import write_json
+from feedback_transformer.training.checkpoint import make_folder, write_json
 from feedback_transformer.training.record import processor, read_record
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
@@ -58,6 +58,7 @@ def kept_costs(results: Path) -> dict[str, Cost]:
 
 
 def keep_cost(variant: Variant, cost: Cost, results: Path) -> None:
+    make_folder(results)
     costs = kept_costs(results) | {variant.key: cost._replace(run=run_hash(variant.run), processor=processor())}
     write_json(results / COSTS, {key: cost._asdict() for key, cost in sorted(costs.items())})
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import CHAPTERS, SUITES
+from feedback_transformer.report.costs import HEADS, cost_rows
 from feedback_transformer.report.experiment_figures import charts
 from feedback_transformer.report.experiments import Outcome, kind_of
 from feedback_transformer.report.speed_sections import SpeedSection, speed_sections
@@ -36,6 +37,8 @@ MEANING = (
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
+COST_CHAPTER = "The paper's own scale"
+COSTS = "What the published hyperparameters would take on one core: every model was built and two updates were timed."
 VERDICTS = "How verdicts are reached"
 SPEED_HEADS = ["claim", "paper", "here", "verdict"]
 SOURCE = "All results of ours come from records of runs, and those of others from the paper or the source named."
@@ -91,7 +94,9 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
 Chapters = Mapping[str, list[Outcome]]
 
 
-def page(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], scale: str) -> str:
+def page(
+    chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], costs: list[list[str]], scale: str
+) -> str:
     """The whole page, self-contained."""
     outcomes = [outcome for own in chapters.values() for outcome in own]
     return "\n".join(
@@ -111,13 +116,16 @@ def page(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, T
             *(chapter(title, own) for title, own in chapters.items()),
             *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
             *map(speed_section, speeds),
+            *([f"<h2>{COST_CHAPTER}</h2><p>{COSTS}</p>{table(HEADS, costs)}"] if costs else []),
             f'<section id="verdicts"><h2>{VERDICTS}</h2><p>{MEANING}</p></section>',
             "</body></html>\n",
         ]
     )
 
 
-def markdown(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], scale: str) -> str:
+def markdown(
+    chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[str, Tally], costs: list[list[str]], scale: str
+) -> str:
     """The tables of the page."""
     outcomes = [outcome for own in chapters.values() for outcome in own]
     rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
@@ -137,6 +145,7 @@ def markdown(chapters: Chapters, speeds: list[SpeedSection], counted: Mapping[st
         about = f"{speed.place_in_words} {speed.about}"
         claims = [markdown_table(SPEED_HEADS, speed.claims)] if speed.claims else []
         parts += [f"### {speed.title}", about, *claims, *(table.markdown() for table in speed.tables)]
+    parts += [f"## {COST_CHAPTER}", COSTS, markdown_table(HEADS, costs)] if costs else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -150,10 +159,11 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     if tables == path:
         raise ConfigError(f"--out = {path} is where the tables would go; name the page itself, for example report.html")
     chapters, speeds = chapters_of(results, scale), speed_sections(results)
+    costs = cost_rows(results / "paper" if scale == "laptop" else results)
     counted = tallies([outcome for own in chapters.values() for outcome in own], results)
     try:
-        path.write_text(page(chapters, speeds, counted, scale))
-        tables.write_text(markdown(chapters, speeds, counted, scale))
+        path.write_text(page(chapters, speeds, counted, costs, scale))
+        tables.write_text(markdown(chapters, speeds, counted, costs, scale))
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
     return tables

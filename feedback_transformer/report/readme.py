@@ -9,6 +9,7 @@ from typing import Any
 
 from feedback_transformer.experiments import EXPERIMENTS, SUITES
 from feedback_transformer.experiments.speed import speed_rows
+from feedback_transformer.report.costs import HEADS, cost_rows
 from feedback_transformer.report.demonstration import random_walk_table
 from feedback_transformer.report.experiment_figures import draw_all, experiment_table
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
@@ -45,6 +46,7 @@ def filled(document: str, results: Path) -> str:
         "paper-models": paper_models_table,
         "language-speed": lambda: whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),
         "translation-speed": lambda: whole_model_speed(results / "speed-translation.json", TRANSLATION),
+        "paper-costs": lambda: markdown_table(HEADS, cost_rows(results / "paper")),
         "paper-speed": lambda: markdown_table(*speed_rows(results)),
         **{name: functools.partial(suite_table, name, results) for name in SUITES},
         **{name: functools.partial(experiment_table, name, results) for name in EXPERIMENTS},

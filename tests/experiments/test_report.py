@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS
+from feedback_transformer.experiments.costing import Cost, keep_cost
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.readme import filled
 from feedback_transformer.report.svg import Row, Scale, Series, dot_chart, line_chart, ticks
@@ -138,6 +140,16 @@ def test_a_published_number_is_drawn_where_it_shares_the_axis_with_ours() -> Non
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--results", str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_the_cost_of_the_papers_scale_is_told_where_it_was_measured(tmp_path: Path) -> None:
+    first, second, *_ = EXPERIMENTS["random-walk"].variants("paper")
+    keep_cost(first, Cost(3_200_000, 16_000, 1440.0, 1.0), tmp_path / "paper")
+    keep_cost(replace(second, run=first.run), Cost(1, 1, 1.0, 1.0), tmp_path / "paper")  # measured before it changed
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
+    row = "| random-walk (1 of 4 models) | 3 | 3,200,000 | 16,000 | 3.0 |"
+    assert row in (tmp_path / "page.md").read_text()
+    assert "The paper's own scale" in (tmp_path / "page.html").read_text()
 
 
 def test_a_page_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
