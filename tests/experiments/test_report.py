@@ -147,7 +147,7 @@ def test_the_cost_of_the_papers_scale_is_told_where_it_was_measured(tmp_path: Pa
     keep_cost(first, Cost(3_200_000, 16_000, 1440.0, 1.0), tmp_path / "paper")
     keep_cost(replace(second, run=first.run), Cost(1, 1, 1.0, 1.0), tmp_path / "paper")  # measured before it changed
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 0
-    row = "| random-walk (1 of 4 models) | 3 | 3,200,000 | 16,000 | 3.0 |"
+    row = "| random-walk (1 of 3 models) | 3 | 3,200,000 | 16,000 | 3.0 |"
     assert row in (tmp_path / "page.md").read_text()
     assert "The paper's own scale" in (tmp_path / "page.html").read_text()
 
