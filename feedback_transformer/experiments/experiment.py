@@ -84,6 +84,7 @@ class Claim:
     better: str
     worse: str
     equal: bool = False
+    or_better: bool = False  # with `equal`: better is fine too
     score: str = ""  # the score to compare by; the experiment's first by default
     than: tuple[str, str] | None = None
     chance: float | None = None  # a score reachable without learning: if neither exceeds it, nothing is decided
@@ -96,7 +97,8 @@ class Claim:
 
     def asked(self) -> Claim:
         """The question alone, so that equal questions compare equal; the two sides of a match have no order."""
-        better, worse = sorted((self.better, self.worse)) if self.equal else (self.better, self.worse)
+        sides = self.better, self.worse
+        better, worse = sorted(sides) if self.equal and not self.or_better else sides
         return replace(self, words="", better=better, worse=worse)
 
 
@@ -229,6 +231,8 @@ def verdict(
         answer = UNLEARNED
     elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
         answer = "not decided: the spread over seeds is unknown"
+    elif claim.or_better and gain - noise >= -close:
+        answer = "holds"
     elif claim.equal and abs(gain) - noise > close:
         answer = f"does not hold: {'better' if gain > 0 else 'worse'} by {abs(gain):.3g}"
     elif claim.equal and abs(gain) + noise <= close:

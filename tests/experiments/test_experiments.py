@@ -107,6 +107,11 @@ def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> Non
     assert verdict(claim, low, wide, lower_is_better=True) == "not decided: within the noise"
     assert verdict(same, low, wide, lower_is_better=True) == "not decided: within the noise", "noise proves nothing"
     assert verdict(same, high, low, lower_is_better=True) == "does not hold: worse by 0.4"
+    assert verdict(same, low, high, lower_is_better=True) == "does not hold: better by 0.4"
+    no_worse = replace(same, or_better=True)
+    assert verdict(no_worse, low, high, lower_is_better=True) == "holds"
+    assert verdict(no_worse, high, low, lower_is_better=True) == "does not hold: worse by 0.4"
+    assert verdict(no_worse, low, wide, lower_is_better=True) == "not decided: within the noise"
     assert verdict(claim, Score((1.0,)), high, lower_is_better=True) == "holds (one seed)"
     guess = replace(claim, chance=0.11)
     assert verdict(guess, Score((0.11,)), Score((0.1,)), False) == "not decided: neither has learned it (one seed)"
