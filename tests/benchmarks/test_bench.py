@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,7 @@ def test_a_part_of_the_benchmark_does_not_replace_the_record_of_the_whole(other:
 
 
 def test_a_file_that_is_no_record_of_a_benchmark_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"list.json has no .* another kind"):
-        bench("--from-record", str(tmp_path / "list.json"))
+    for text, sentence in (("[]", "is not a record (it holds no object)"), ("{}", "has no ")):
+        (tmp_path / "file.json").write_text(text)
+        with pytest.raises(ConfigError, match=rf"file.json {re.escape(sentence)}"):
+            bench("--from-record", str(tmp_path / "file.json"))
