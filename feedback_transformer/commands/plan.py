@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from feedback_transformer.data.corpora import DataError
-from feedback_transformer.experiments.costing import keep_cost, kept_costs, measured_cost, recorded_minutes, run_hash
+from feedback_transformer.experiments.costing import keep_cost, known_costs, measured_cost, recorded_minutes
 from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
 from feedback_transformer.report.experiments import reduction
 
@@ -37,13 +37,13 @@ class Missing(NamedTuple):
 def missing_variants(experiments: list[Experiment], scale: str, seeds: int | None, results: Path) -> list[Missing]:
     """The variants with missing runs; those that experiments share appear once."""
     variants = {variant.key: variant for experiment in experiments for variant in experiment.variants(scale)}
-    found, costs = [], kept_costs(results)
+    found, costs = [], known_costs(variants.values(), results)
     for variant in variants.values():
         undone = sum(kept_record(results, key, run) is None for key, run in variant.runs(seeds).items())
         if undone:
             minutes, cost = recorded_minutes(variant, results), costs.get(variant.key)
             row = Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds")
-            if minutes is None and cost is not None and cost.run == run_hash(variant.run):
+            if minutes is None and cost is not None:
                 row = Missing(variant, undone, cost.minutes, cost.known_by())
             found.append(row)
     return found

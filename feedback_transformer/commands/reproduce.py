@@ -87,6 +87,8 @@ def results_folder(options: argparse.Namespace) -> Path:
     if options.scale not in SCALES:
         raise ConfigError(f"there is no scale {options.scale!r}{nearest(options.scale, SCALES)}")
     folder: Path = options.results or Path("results" if options.scale == "laptop" else f"results/{options.scale}")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--results = {folder} is a file; name a folder for the records")
     return folder
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +56,12 @@ def kept_costs(results: Path) -> dict[str, Cost]:
         return {key: Cost(**cost) for key, cost in read_record(path).items()} if path.exists() else {}
     except TypeError as error:
         raise ConfigError(f"{path} is damaged ({error}); remove it, and measure again with --measure") from None
+
+
+def known_costs(variants: Iterable[Variant], results: Path) -> dict[str, Cost]:
+    """Those of just these runs: the cost of one that has changed since says nothing."""
+    costs = kept_costs(results)
+    return {v.key: costs[v.key] for v in variants if v.key in costs and costs[v.key].run == run_hash(v.run)}
 
 
 def keep_cost(variant: Variant, cost: Cost, results: Path) -> None:

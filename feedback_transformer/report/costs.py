@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.costing import kept_costs, run_hash
+from feedback_transformer.experiments.costing import known_costs
 
 HEADS = ["experiment", "runs", "parameters, at most", "updates, at most", "core-days of all runs"]
 
@@ -13,10 +13,11 @@ HEADS = ["experiment", "runs", "parameters, at most", "updates, at most", "core-
 def cost_rows(results: Path) -> list[list[str]]:
     """One row per experiment whose models were built and stepped at full size; a run that experiments share counts in
     each."""
-    costs, rows = kept_costs(results), []
+    rows = []
     for experiment in EXPERIMENTS.values():
         variants = experiment.variants("paper")
-        known = [(v, costs[v.key]) for v in variants if v.key in costs and costs[v.key].run == run_hash(v.run)]
+        costs = known_costs(variants, results)
+        known = [(variant, costs[variant.key]) for variant in variants if variant.key in costs]
         if not known:
             continue
         runs = sum(len(variant.seeds) for variant, _ in known)

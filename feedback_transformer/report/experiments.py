@@ -219,7 +219,8 @@ class Outcome:
 
     def _published(self, claim: Claim, score: str) -> str:
         """The paper's numbers for the two variants; empty where it has none, or where gaps are compared."""
-        published = {v.key: v.published(score) for v in (*self.experiment.variants("paper"), *self.variants)}
+        full = self.experiment.variants("paper") if claim.published else []
+        published = {variant.key: variant.published(score) for variant in (*full, *self.variants)}
         published |= {row.label: row.numbers.get(score) for row in self.experiment.elsewhere}
         numbers = [published.get(key) for key in (claim.better, claim.worse)]
         if claim.than is not None or claim.ours or not any(numbers):

@@ -181,6 +181,12 @@ def test_a_record_that_lacks_a_part_is_a_sentence(
     assert f"it has no {part}" in capsys.readouterr().err
 
 
+def test_results_are_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["reproduce", "parity", "--plan", "--results", str(tmp_path / "file")]) == 2
+    assert "is a file; name a folder for the records" in capsys.readouterr().err
+
+
 def test_results_that_cannot_be_kept_are_not_trained_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     words = ["reproduce", "parity", "--scale", "smoke", "--runs", str(tmp_path / "runs")]
