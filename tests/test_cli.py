@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from feedback_transformer import cli
 from feedback_transformer.cli import main
+from feedback_transformer.commands import train as training
 from feedback_transformer.data.corpora import KNOWN
 from feedback_transformer.data.pair_sources import PAIR_CORPORA
 from feedback_transformer.presets import preset
@@ -185,7 +185,7 @@ def test_only_want_of_memory_is_called_that(
         def instead(*_: object, **__: object) -> None:
             raise error
 
-        monkeypatch.setattr(cli, "train", instead)
+        monkeypatch.setattr(training, "train", instead)
 
     fail(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."))
     assert main([*SMOKE, "--out", str(tmp_path / "run")]) == 1

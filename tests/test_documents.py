@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from feedback_transformer.benchmarks.shapes import find_shapes
-from feedback_transformer.cli import run_to_train, understand
+from feedback_transformer.cli import understand
 from feedback_transformer.commands import reproduce
+from feedback_transformer.commands.train import run_to_train
 from feedback_transformer.config import ActConfig, ConfigError, ModelConfig, TrainConfig
 from feedback_transformer.data.corpora import KNOWN
 from feedback_transformer.data.pair_sources import PAIR_CORPORA

@@ -1,1 +1,1 @@
-"""The longer commands, and the options and help texts that commands share."""
+"""The commands, a module each; `translate.py` has all that are for encoder-decoders."""

@@ -1,7 +1,8 @@
-"""The demo: three models learn the random walk from the same episodes with the same settings."""
+"""`feedback-transformer demo`: three models learn the random walk from the same episodes with the same settings."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from feedback_transformer.commands.command import Command
+from feedback_transformer.commands.machine import positive_number, seed_number
 from feedback_transformer.config import CORES, ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.running import Job, finished_record, train_all
 from feedback_transformer.presets import preset
-from feedback_transformer.report import figures
 from feedback_transformer.report.demonstration import random_walk_row
 from feedback_transformer.report.experiments import reduction
 from feedback_transformer.tasks.random_walk import RandomWalk
@@ -27,6 +29,22 @@ REDUCED = (
     "Reduced: 0.1M parameters instead of the paper's 3.2M, and minutes of training. The curriculum of walk lengths "
     "and the learned bias over distance are ours, the same for all three models."
 )
+HELP = """\
+Trains a Feedback Transformer, a Transformer and an LSTM on the random walk, from the same episodes with the same
+settings, and ends with a table and two pictures. Finished trainings are kept: run it again to continue, or to see the
+result at once.
+"""
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
+    sub.add_argument("--preset", default="laptop", help="laptop, or smoke to check in seconds that it runs (laptop)")
+    sub.add_argument("--jobs", type=positive_number, default=2, help="trainings to run at a time, each on one core (2)")
+    sub.add_argument("--seed", type=seed_number, default=0, help="seed of the weights and the walks (0)")
+
+
+def run(options: argparse.Namespace) -> int:
+    return demo(options.out, options.preset, options.jobs, options.seed)
 
 
 def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:
@@ -79,6 +97,8 @@ def show_result(
 
 def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[str, dict[str, Any]]) -> None:
     """Draw both figures; the walk shown is the first of the test set."""
+    from feedback_transformer.report import figures  # slow to import
+
     by_step, first, truth, size, start = {}, {}, None, 0, 0
     for core in records:
         run, model = load_run(folders[core])
@@ -93,3 +113,6 @@ def draw_pictures(folder: Path, folders: Mapping[str, Path], records: Mapping[st
     assert truth is not None
     figures.learning_figure(folder / "learning.png", records, by_step, "accuracy")
     figures.walk_figure(folder / "walk.png", size, start, truth, first)
+
+
+COMMANDS = (Command("demo", "train three small models on state tracking, in minutes", HELP, add_arguments, run),)

@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from feedback_transformer.benchmarks import command
+from feedback_transformer.commands import bench
+from feedback_transformer.commands.command import Command
 from feedback_transformer.commands.machine import check_device, positive_number
 from feedback_transformer.commands.plan import missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
@@ -27,6 +28,21 @@ from feedback_transformer.training.run import RunConfig
 
 SCALES = ("smoke", "laptop", "paper")
 SPEED = "speed"  # trains nothing: its records come from `bench`
+HELP = """\
+examples:
+  feedback-transformer reproduce memory-composition --plan
+  feedback-transformer reproduce depth --jobs 2
+  feedback-transformer reproduce all --seeds 1
+  feedback-transformer reproduce toy-tasks --measure
+  feedback-transformer reproduce random-walk --scale paper --measure
+  feedback-transformer reproduce speed
+
+Trains the runs that have no record yet, each on one core, and keeps every record as soon as it is finished; if
+stopped, the next call continues. Then it prints the table beside the paper's numbers, says which of the paper's claims
+held, and draws the figure. --plan only lists the runs without a record, with their cost estimated from the records of
+other seeds; --measure also estimates the cost of runs without such records, from a few updates. Corpora are expected in
+data/CORPUS, where `feedback-transformer prepare CORPUS` puts them.
+"""
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -74,8 +90,8 @@ def measure_speed(scale: str, results: Path, only_plan: bool, console: Console) 
         console.print(f"{'to be measured' if only_plan else 'measuring'}: bench {shlex.join(words)}", highlight=False)
         if not only_plan:
             parser = argparse.ArgumentParser()
-            command.add_arguments(parser)
-            command.run(parser.parse_args(words))
+            bench.add_arguments(parser)
+            bench.run(parser.parse_args(words))
     title = "Speed: Table 5" + (", tiny models, to check that it runs" if scale == "smoke" else "")
     header, rows = speed_rows(results)
     show_table(title, header[:5], [row[:5] for row in rows], console)  # what fits a terminal
@@ -176,3 +192,6 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
     picture = results / f"{experiment.name}.svg"
     if draw(outcome, picture):
         console.print(f"Picture: {picture}")
+
+
+COMMANDS = (Command("reproduce", "run an experiment of the paper: table, verdicts, figure", HELP, add_arguments, run),)

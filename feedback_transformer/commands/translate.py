@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
+from feedback_transformer.commands.command import Command
 from feedback_transformer.commands.machine import add_machine_options, check_device, positive_number
 from feedback_transformer.config import ConfigError, override, parse_assignments
 from feedback_transformer.data.corpora import DataError
@@ -37,19 +38,20 @@ SEARCHED = ("beam", "length_penalty", "block_ngrams", "shortest", "length_ratio"
 FILE_LINES = 32  # read at a time from a file; from a pipe or terminal each line is answered before the next is read
 DEFAULT_GRID = {"length_penalty": "0,0.4,0.8,1.2,1.6"}
 
-EXAMPLES = {
-    "translate": """\
+TRANSLATE_EXAMPLES = """\
+examples:
   echo "A dog runs." | feedback-transformer translate runs/multi30k-feedback-laptop-0
   feedback-transformer translate runs/m30k --input test.en --output test.de beam=5 length_penalty=0.6
-  feedback-transformer translate runs/m30k/average.safetensors --temperature 0.8 --seed 1 < test.en""",
-    "summarize": """\
-  feedback-transformer summarize runs/cnn-dailymail-feedback-laptop-0 --input articles.txt
-  feedback-transformer summarize runs/cnn --input articles.txt --output short.txt block_ngrams=3 shortest=30""",
-}
-TRANSLATE_HELP = """\
-examples:
-{examples}
+  feedback-transformer translate runs/m30k/average.safetensors --temperature 0.8 --seed 1 < test.en
 
+"""
+SUMMARIZE_EXAMPLES = """\
+examples:
+  feedback-transformer summarize runs/cnn-dailymail-feedback-laptop-0 --input articles.txt
+  feedback-transformer summarize runs/cnn --input articles.txt --output short.txt block_ngrams=3 shortest=30
+
+"""
+SEARCH_HELP = """\
 Writes one line for each line read, at once; an empty line stays empty. The search can be set with field=value: beam,
 length_penalty, block_ngrams, shortest, length_ratio, extra_length. The defaults are what `tune` found, if it was run.
 """
@@ -78,34 +80,31 @@ a line counts as one sentence; `evaluate` knows the sentences of a summary and c
 """
 
 
-def add_commands(add: Callable[..., Any]) -> None:
-    """Add the commands to a parser."""
-    for name, summary in (("translate", "translate"), ("summarize", "summarize articles,")):
-        help_text = TRANSLATE_HELP.format(examples=EXAMPLES[name])
-        sub = add(name, run_translate, f"{summary} line by line with a trained model", help_text)
-        sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-        sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the search")
-        sub.add_argument("--input", type=Path, metavar="FILE", help="read from this file (standard input)")
-        sub.add_argument("--output", type=Path, metavar="FILE", help="write to this file (standard output)")
-        sub.add_argument("--lines", type=positive_number, help=f"lines to read at a time (1; {FILE_LINES} from a file)")
-        sub.add_argument("--temperature", type=float, help="sample targets at this temperature instead of searching")
-        sub.add_argument("--top-k", type=int, default=0, help="sample among the k likeliest tokens (0: among all)")
-        sub.add_argument(
-            "--top-p", type=float, default=1.0, help="sample among the likeliest with this total probability"
-        )
-        add_machine_options(sub)
+def add_translate_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
+    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the search")
+    sub.add_argument("--input", type=Path, metavar="FILE", help="read from this file (standard input)")
+    sub.add_argument("--output", type=Path, metavar="FILE", help="write to this file (standard output)")
+    sub.add_argument("--lines", type=positive_number, help=f"lines to read at a time (1; {FILE_LINES} from a file)")
+    sub.add_argument("--temperature", type=float, help="sample targets at this temperature instead of searching")
+    sub.add_argument("--top-k", type=int, default=0, help="sample among the k likeliest tokens (0: among all)")
+    sub.add_argument("--top-p", type=float, default=1.0, help="sample among the likeliest with this total probability")
+    add_machine_options(sub)
 
-    sub = add("tune", run_tune, "find the best search settings on the validation set", TUNE_HELP)
+
+def add_tune_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
     sub.add_argument("overrides", nargs="*", metavar="field=a,b,c", help="values to try (length_penalty, 0 to 1.6)")
     add_machine_options(sub)
 
-    sub = add("average", run_average, "average a run's last checkpoints", AVERAGE_HELP)
+
+def add_average_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("folder", type=Path, help="the folder of a run")
     sub.add_argument("--last", type=positive_number, help="number of evaluations (all that are kept)")
     sub.add_argument("--out", type=Path, help="file to write (FOLDER/average.safetensors)")
 
-    sub = add("score", run_score, "compute BLEU or ROUGE of a file against a reference", SCORE_HELP)
+
+def add_score_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("hypotheses", type=Path, help="the generated texts, one per line")
     sub.add_argument("references", type=Path, help="the references, one per line")
     sub.add_argument("--measure", choices=("bleu", "rouge"), default="bleu", help="bleu or rouge (bleu)")
@@ -259,3 +258,24 @@ def _tokenized(written: Sequence[str], wanted: Sequence[str], language: str) -> 
 def _read(path: Path) -> list[str]:
     with _opened(path, "r") as file:
         return [line.strip() for lines in _groups(file, FILE_LINES, path) for line in lines]
+
+
+COMMANDS = (
+    Command(
+        "translate",
+        "translate line by line with a trained model",
+        TRANSLATE_EXAMPLES + SEARCH_HELP,
+        add_translate_arguments,
+        run_translate,
+    ),
+    Command(
+        "summarize",
+        "summarize articles, line by line with a trained model",
+        SUMMARIZE_EXAMPLES + SEARCH_HELP,
+        add_translate_arguments,
+        run_translate,
+    ),
+    Command("tune", "find the best search settings on the validation set", TUNE_HELP, add_tune_arguments, run_tune),
+    Command("average", "average a run's last checkpoints", AVERAGE_HELP, add_average_arguments, run_average),
+    Command("score", "compute BLEU or ROUGE of a file against a reference", SCORE_HELP, add_score_arguments, run_score),
+)

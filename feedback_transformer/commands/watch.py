@@ -16,11 +16,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from feedback_transformer.commands.command import Command
 from feedback_transformer.commands.machine import positive_number, seed_number
 from feedback_transformer.config import ConfigError, parse_assignments
 from feedback_transformer.environments.play import PolicyActor
 from feedback_transformer.environments.world import Environment
 from feedback_transformer.training.loading import load_run
+
+HELP = """\
+examples:
+  feedback-transformer watch runs/corridor-feedback-laptop-0
+  feedback-transformer watch runs/maze-feedback-laptop-0 --out maze.mp4 --seed 3
+  feedback-transformer watch runs/maze-feedback-laptop-0 --ansi --speed 20
+  feedback-transformer watch runs/maze-feedback-laptop-0 --oracle size=13
+
+A folder stands for its best checkpoint. Fields of the task can be set with field=value. An MP4 needs the program
+ffmpeg; a GIF needs nothing more.
+"""
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -125,3 +137,8 @@ def _write_mp4(path: Path, frames: list[NDArray[np.uint8]], speed: float) -> Non
     made = subprocess.run(command, input=b"".join(map(bytes, frames)), capture_output=True, check=False)
     if made.returncode:
         raise ConfigError(f"ffmpeg could not write {path}: {made.stderr.decode(errors='replace').strip()}")
+
+
+COMMANDS = (
+    Command("watch", "show an episode of a trained policy, as a film or in the terminal", HELP, add_arguments, run),
+)

@@ -1,4 +1,4 @@
-"""`feedback-transformer prepare`: turns a corpus into a folder of memory-mapped tokens.
+"""Turns a corpus into a folder of memory-mapped tokens.
 
     find the files    download, or --from a file, folder or archive; check sizes and hashes
     vocabulary        read the training text once and count
@@ -10,7 +10,6 @@ either complete or absent.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from feedback_transformer.config import nearest
-from feedback_transformer.data.corpora import KNOWN, SPLITS, TOKENS, DataError, Known, known_corpus
+from feedback_transformer.data.corpora import SPLITS, TOKENS, DataError, Known, known_corpus
 from feedback_transformer.data.corpus import CORPUS, DESCRIPTION, FORMAT, Corpus, write_tokens
 from feedback_transformer.data.description import there_already
 from feedback_transformer.data.download import fetch, mismatch
@@ -194,52 +193,3 @@ def write_last(path: Path, description: dict[str, Any]) -> None:
         file.write(json.dumps(description, indent=1, ensure_ascii=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-# ------------------------------------------------------------------------------------------------ the command
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    add = parser.add_argument
-    add("corpus", help=f"one of {', '.join(KNOWN)}, or pairs (below)")
-    add("--from", dest="source", nargs="+", type=Path, metavar="PATH",
-        help="a file, folder or archive instead of a download; for your own pairs, two files, SRC TGT")  # fmt: skip
-    add("--out", type=Path, metavar="FOLDER", help="folder of the result (data/CORPUS)")
-    add("--tokens", metavar="KIND", help=f"{', '.join(TOKENS)} (the corpus's usual kind; your own text: characters)")
-    add("--vocab-size", type=int, metavar="N", help=f"at most N words or BPE tokens (all words; {BPE_SIZE})")
-    add(
-        "--end-of-line",
-        action=argparse.BooleanOptionalAction,
-        help="whether the end of a line is a token (<eos> for words); by default it is",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Prepare the corpus and print a summary."""
-    known = known_corpus(options.corpus)
-    out = options.out or default_folder(known, options.tokens, options.source)
-    new = not (out / DESCRIPTION).exists()
-    corpus = prepare(options.corpus, out, options.source, options.tokens, options.vocab_size, options.end_of_line)
-    print(summary(corpus) if new else f"{out} is there already: {summary(corpus)}")
-    return 0
-
-
-def default_folder(known: Known, tokens: str | None, source: Path | None) -> Path:
-    """data/ptb-char, data/wikitext-2-bpe if the tokens are not the usual ones, data/novel for your own novel.txt."""
-    name = known.name
-    if known.archive is None and source is not None:
-        name = source.resolve().name.partition(".")[0] or name
-    return Path("data") / (name if tokens in (None, known.tokens) else f"{name}-{tokens}")
-
-
-def summary(corpus: Corpus) -> str:
-    """The corpus in a sentence."""
-    about = corpus.description
-    counts = " / ".join(f"{len(corpus.split(split)):,}" for split in SPLITS)
-    unchecked = [split for split in SPLITS if not about["splits"][split]["checked"]]
-    doubt = f"; not checked against a known hash: {', '.join(unchecked)}" if unchecked and corpus.name != "text" else ""
-    return (
-        f"{corpus.name}: {counts} {about['tokens']} to train, validate and test, vocabulary {corpus.vocabulary.size:,} "
-        f"({about['dtype']}), licence: {about['licence']}{doubt}; the corpus is in {corpus.folder}"
-    )

@@ -7,7 +7,6 @@ be a different score.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import re
@@ -207,50 +206,6 @@ def _reason(text: Pair, tokens: tuple[Array, Array], options: Options) -> str | 
 
 def _skipped(text: Pair, options: Options) -> bool:
     return bool(options.skip) and any(re.search(options.skip, side) for side in text)
-
-
-# ------------------------------------------------------------------------------------------------ the command
-
-
-def run(options: argparse.Namespace) -> int:
-    """Prepare the pairs and print a summary with what was left out."""
-    if options.tokens is not None or options.end_of_line is not None:
-        raise DataError("--tokens and --end-of-line are for corpora of plain text; pairs are always joint BPE")
-    out = options.out or Path("data") / (options.corpus + ("-swapped" if options.swap else ""))
-    new = not (out / DESCRIPTION).exists()
-    pairs = prepare_pairs(
-        options.corpus,
-        out,
-        options.source or (),
-        options.valid or (),
-        options.test or (),
-        options.vocab_size,
-        options.max_length,
-        options.source_words,
-        options.swap,
-        options.skip,
-    )
-    print(summary(pairs) if new else f"{out} is there already: {summary(pairs)}")
-    return 0
-
-
-def summary(pairs: Pairs) -> str:
-    """A summary of the pairs, in a few lines."""
-    about = pairs.description
-    counts = " / ".join(f"{len(pairs.split(split)):,}" for split in SPLITS)
-    languages = " to ".join(about["languages"])
-    lines = [
-        f"{about['name']}, {languages}: {counts} pairs to train, validate and test, joint vocabulary "
-        f"{pairs.vocabulary.size:,}, licence: {about['licence']}; the pairs are in {pairs.folder}"
-    ]
-    for split in SPLITS:
-        if told := left_out(about["splits"][split]):
-            lines.append(f"{split}: {told}{'' if split == 'train' else '; all kept, to be scored'}")
-        if split in pair_corpus(about["name"]).hashes and not about["splits"][split].get("checked"):
-            lines.append(
-                f"{split}: not the published text of {about['name']}; a score on it is not one on {about['name']}"
-            )
-    return "\n".join(lines)
 
 
 def left_out(counts: dict[str, Any]) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from feedback_transformer import LanguageModel
-from feedback_transformer.benchmarks.command import WHOLE, _place, add_arguments, run
 from feedback_transformer.benchmarks.contenders import set_spans
 from feedback_transformer.benchmarks.language import SMALL
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
 from feedback_transformer.benchmarks.spans import SHAPE
 from feedback_transformer.benchmarks.translation import SIX_TWO, zipf
+from feedback_transformer.commands.bench import WHOLE, _place, add_arguments, run
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.spans import span_table
@@ -194,7 +194,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
 ) -> None:
     (tmp_path / "file").write_text("")
     blind = WHOLE._replace(measure=lambda *_: pytest.fail("it measured"))
-    monkeypatch.setattr("feedback_transformer.benchmarks.command.WHOLE", blind)
+    monkeypatch.setattr("feedback_transformer.commands.bench.WHOLE", blind)
     with pytest.raises(ConfigError, match=r"cannot write to .*file"):
         bench("--quick", "--out", str(tmp_path / "file" / "bench"))
 

@@ -17,6 +17,7 @@ from feedback_transformer.benchmarks.memory import peak_megabytes
 from feedback_transformer.benchmarks.shapes import QUICK, Shape, find_shapes
 from feedback_transformer.benchmarks.spans import measure_spans
 from feedback_transformer.benchmarks.speed import best_rate, calls_within, machine, take_turns
+from feedback_transformer.commands.command import Command
 from feedback_transformer.config import ConfigError
 from feedback_transformer.report import spans as span_report
 from feedback_transformer.report import speed as report
@@ -27,6 +28,21 @@ from feedback_transformer.training.record import read_record
 
 MEASUREMENTS = ("training", "memory", "generation")
 DROPOUT, REPEATS = [0.2, 0.0], 3
+HELP = """\
+examples:
+  feedback-transformer bench                                  the whole benchmark, about a quarter of an hour
+  feedback-transformer bench --quick                          takes seconds: does it run?
+  feedback-transformer bench --shapes B64 --contenders native transformer --measure training
+  feedback-transformer bench --language                       a whole language model at a shape of the paper
+  feedback-transformer bench --translation                    a whole encoder-decoder with 6 and 2 layers
+  feedback-transformer bench --spans                          what short adaptive spans save, a few minutes
+
+All contenders take turns in one run, and the best of several turns counts, because a machine is never quite idle.
+Public implementations take part if they are installed:
+  pip install --no-deps feedback-transformer-pytorch einops labml-nn
+A whole benchmark replaces its record in results/; part of one (--quick, --shapes, ..) is written beside it. --out
+chooses another place.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -252,3 +268,8 @@ APART = {
     ),
     "worlds": Benchmark(Path("results/bench-worlds"), _simple(worlds.measure), world_tables),
 }
+
+
+COMMANDS = (
+    Command("bench", "measure speed and memory of all engines, side by side with peers", HELP, add_arguments, run),
+)
