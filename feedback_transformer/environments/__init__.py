@@ -7,6 +7,5 @@ maze.py         maze navigation, with turns or (easy) with four moves
 water_maze.py   no walls, named cells, a goal to be found again and again
 play.py         plays episodes with a policy, the oracle or chance: the score
 picture.py      a scene as pixels or as text
-settings.py     the settings of the laptop's and the paper's presets
 gym.py          Gymnasium's Env and VectorEnv, registered; the only file that needs gymnasium
 """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from feedback_transformer.config import CORES
-from feedback_transformer.environments.settings import PAPER_LSTMS
 from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
 from feedback_transformer.presets import preset
+from feedback_transformer.presets.worlds import PAPER_LSTMS
 
 # Memory sizes for each corridor length, some below it and some above.
 MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {

@@ -1,4 +1,4 @@
-"""Training settings for each world: the paper's hyperparameters, and reduced ones. `presets.py` names them."""
+"""Worlds to act in: the paper's hyperparameters, and reduced ones."""
 
 from __future__ import annotations
 
