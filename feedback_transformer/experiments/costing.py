@@ -24,7 +24,7 @@ from feedback_transformer.training.supervised import Trainer, trainer_of
 from feedback_transformer.training.tiny import tiny_is_zero
 
 COSTS = "costs.json"  # beside the records
-WORK = 4e9  # tokens times parameters of an update that takes a core a few seconds
+WORK = 1e10  # tokens times parameters of an update that takes a core some seconds
 FILLING = 32  # at most this many updates to fill the memory first
 TIMED = 2
 
