@@ -38,7 +38,10 @@ MEANING = (
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
 COST_CHAPTER = "The paper's own scale"
-COSTS = "What the published hyperparameters would take on one core: every model was built and two updates were timed."
+COSTS = (
+    "What the published hyperparameters would take on one core: every model was built, and two updates were timed with "
+    "as many rows as a core can manage, the rest being in proportion."
+)
 VERDICTS = "How verdicts are reached"
 SPEED_HEADS = ["claim", "paper", "here", "verdict"]
 SOURCE = "All results of ours come from records of runs, and those of others from the paper or the source named."
