@@ -23,9 +23,10 @@ from feedback_transformer.commands import (
     translate,
     watch,
 )
-from feedback_transformer.commands.command import BAD_INPUT, FAILED, INTERRUPTED
+from feedback_transformer.commands.command import BAD_INPUT
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpora import DataError
+from feedback_transformer.experiments.running import FAILED, INTERRUPTED
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.supervised import DivergedError
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130  # exit codes
+BAD_INPUT = 2  # an exit code; `FAILED` and `INTERRUPTED` are those of `experiments/running.py`
 
 
 class Command(NamedTuple):

@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from feedback_transformer.commands.command import INTERRUPTED, Command
+from feedback_transformer.commands.command import Command
 from feedback_transformer.commands.machine import add_machine_options, check_device
 from feedback_transformer.config import ConfigError, parse_assignments
+from feedback_transformer.experiments.running import INTERRUPTED
 from feedback_transformer.presets import SCALES, configured
 from feedback_transformer.tasks import TASKS
 from feedback_transformer.training.loading import corpus_of, locate, read_config, take_corpus
