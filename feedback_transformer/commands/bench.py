@@ -78,11 +78,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--from-record", type=Path, metavar="JSON", help="measure nothing; show and draw this record")
 
 
+def refuse_mixtures(args: argparse.Namespace) -> None:
+    """One benchmark at a time; options that choose a part of the one of the engines are for that one."""
+    apart = [f"--{name}" for name in APART if getattr(args, name)]
+    if len(apart) > 1:
+        raise ConfigError(f"{' and '.join(apart)} are benchmarks of their own; run one after the other")
+    defaults = {"shapes": [], "contenders": [], "measure": list(MEASUREMENTS), "dropout": DROPOUT}
+    for name, usual in defaults.items():
+        if apart and getattr(args, name) != usual and (name != "contenders" or not args.spans):
+            raise ConfigError(f"--{name} has no meaning with {apart[0]}, which always measures the same; leave it out")
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure what the options ask for."""
     for name in ("repeats", "threads"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} = {getattr(args, name)} must be 1 or more")
+    refuse_mixtures(args)
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
     out = args.out or args.from_record or _place(one, args)

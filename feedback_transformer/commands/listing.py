@@ -21,7 +21,7 @@ from feedback_transformer.tasks import TASKS
 LISTS = ("tasks", "corpora", "presets", "engines", "experiments", "fields")
 HELP = """\
 examples:
-  feedback-transformer list            tasks, presets, experiments and engines
+  feedback-transformer list            tasks, corpora, presets, engines and experiments
   feedback-transformer list fields     every field that field=value can set
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments.costing import keep_cost, known_costs, measured_cost, recorded_minutes
 from feedback_transformer.experiments.experiment import Experiment, Variant, kept_record
 from feedback_transformer.report.experiments import reduction
+from feedback_transformer.training.run import RunConfig
 
 
 class Missing(NamedTuple):
@@ -57,8 +59,10 @@ def show_plan(
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.place})", highlight=False)
         if scale != "paper":
             console.print(reduction(experiment, scale), highlight=False)
-        if scale == "laptop" and experiment.prepare:
-            console.print(f"Data: {experiment.prepare_command}", highlight=False)
+        if prepare := experiment.prepare_command(scale):
+            wanted = {row.variant.key for row in missing}
+            lost = missing_data(variant.run for variant in experiment.variants(scale) if variant.key in wanted)
+            console.print(f"Data: {prepare}{' (its data is not there yet)' if lost else ''}", highlight=False)
     if every_variant and missing:
         table = Table("variant", "runs", "per run", "estimated from", title="To do", title_justify="left")
         for row in missing:
@@ -72,6 +76,16 @@ def show_plan(
     runs = sum(row.runs for row in missing)
     without = "1 run has" if runs == 1 else f"{runs} runs have"
     console.print(f"{without} no record yet: {' and '.join(told)}." if runs else "Every run has a record.")
+
+
+def missing_data(runs: Iterable[RunConfig]) -> DataError | None:
+    """Why these runs cannot start, if their data is missing."""
+    try:
+        for run in {run.task_name: run for run in runs}.values():
+            run.task.fingerprints()
+    except DataError as error:
+        return error
+    return None
 
 
 def spell_minutes(minutes: float) -> str:

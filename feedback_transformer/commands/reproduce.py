@@ -14,9 +14,8 @@ from rich.table import Table
 from feedback_transformer.commands import bench
 from feedback_transformer.commands.command import Command
 from feedback_transformer.commands.machine import check_device, positive_number
-from feedback_transformer.commands.plan import missing_variants, show_plan
+from feedback_transformer.commands.plan import missing_data, missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
-from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
 from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
 from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, finished_record, train_all
@@ -113,13 +112,8 @@ def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) 
     lost: dict[str, str] = {}
     for experiment in chosen:
         own = [key for key in experiment.runs(scale) if key in work]
-        try:
-            for run in {work[key].run.task_name: work[key].run for key in own}.values():
-                run.task.fingerprints()
-        except DataError as error:
-            known = (
-                experiment.prepare_command if experiment.prepare else f"feedback-transformer prepare {run.task_name}"
-            )
+        if error := missing_data(work[key].run for key in own):
+            known = experiment.prepare_command(scale)
             lost |= dict.fromkeys(own, f"{experiment.name} is skipped: {error}. For this experiment: {known}")
     return lost
 

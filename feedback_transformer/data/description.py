@@ -27,7 +27,7 @@ def read_description(folder: Path, kind: Kind) -> dict[str, Any]:
     except FileNotFoundError:
         raise DataError(
             f"{folder} holds no prepared {kind.name} (there is no {kind.file}); "
-            f"make {kind.some} with feedback-transformer prepare"
+            f"make {kind.some} with `feedback-transformer prepare` (which there are: `list corpora`)"
         ) from None
     except NotADirectoryError:
         raise DataError(f"{folder} is a file; give the folder of a prepared corpus") from None

@@ -34,7 +34,10 @@ FORMAT = 1
 UNKNOWN, END_OF_LINE = "<unk>", "<eos>"
 LONGEST_LINE = 1 << 20  # characters; BPE cuts longer lines, so that memory stays bounded
 CODE_POINTS = 0x110000
-NEEDS_TOKENIZERS = "BPE needs the library tokenizers; install it with: pip install tokenizers"
+NEEDS_TOKENIZERS = (
+    "BPE needs the library tokenizers; install it with: pip install tokenizers, or all that translation needs with: "
+    "pip install 'feedback-transformer[translation]'"
+)
 
 
 class Vocabulary(ABC):

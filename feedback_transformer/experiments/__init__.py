@@ -1,4 +1,6 @@
-"""The paper's tables and figures, one file each: the runs that reproduce it, its claims, and its numbers as data."""
+"""The paper's tables and figures: the runs that reproduce each, its claims, and its numbers as data.
+
+A file for each, or for a table of many tasks."""
 
 from __future__ import annotations
 

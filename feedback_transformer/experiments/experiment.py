@@ -117,7 +117,7 @@ class Experiment:
     scores: tuple[str, ...] = ()  # columns of the table, as named in a record's test; the first ranks and is drawn
     elsewhere: tuple[Elsewhere, ...] = ()
     afterwards: str = ""  # what the paper does with its trained models that a run does not do by itself
-    prepare: str = ""  # arguments of `prepare` that make its laptop data
+    prepare: str = ""  # arguments of `prepare` that make its laptop data, if the corpus alone does not say it
     match: float = 0.0  # the largest difference that counts as a match, in the score's unit; 0: CLOSE of the score
     endings: bool = False  # the last evaluation is judged too, because runs may lose what they have learned
     least: float = 0.0  # smaller differences between single seeds do not count, however low the scores
@@ -132,9 +132,13 @@ class Experiment:
     def place_in_words(self) -> str:
         return f"In the paper: {self.where}." if self.where else "Not in the paper."
 
-    @property
-    def prepare_command(self) -> str:
-        return f"feedback-transformer prepare {self.prepare}"
+    def prepare_command(self, scale: str) -> str:
+        """The command that makes its data; empty where it needs none."""
+        variants = self.variants(scale)
+        if not variants or not hasattr(variants[0].run.task, "data"):
+            return ""
+        corpus = self.prepare if self.prepare and scale != "paper" else variants[0].run.task_name
+        return f"feedback-transformer prepare {corpus}"
 
     def runs(self, scale: str, count: int | None = None) -> dict[str, RunConfig]:
         return {key: run for variant in self.variants(scale) for key, run in variant.runs(count).items()}

@@ -21,5 +21,5 @@ EXPERIMENT = Experiment(
     variants=variants,
     axis="decoder layers",
     least=LEAST,
-    claims=lambda scale: depth_claims("iwslt14-deen", DEPTHS[scale], ours=True),
+    claims=lambda scale: depth_claims("iwslt14-deen", DEPTHS[scale], ours=True, deepest_ours=True),
 )

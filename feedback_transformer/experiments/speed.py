@@ -24,7 +24,7 @@ class Speed(NamedTuple):
 
     task: str
     claim: str
-    least: float  # the ratio from which on it holds
+    claimed: float  # the ratio that it claims, at least
     paper: Pair  # words (or frames) per second
     option: str  # of `bench`
     part: str  # of its record
@@ -53,7 +53,10 @@ class Speed(NamedTuple):
         found = self.here(results)
         if found is None:
             return "not run"
-        return "holds reduced" if found[0] / found[1] >= self.least else "does not hold"
+        ratio = found[0] / found[1] / self.claimed
+        if abs(ratio - 1) < NOISE:
+            return "not decided: within the noise"
+        return "holds reduced" if ratio > 1 else "does not hold"
 
     def words(self) -> str:
         return f"{self.claim}{OURS if self.ours else ''}"
@@ -81,27 +84,28 @@ RECORDS = {
 }
 SHAPE = "WikiText-103 small, whole model"
 WORLD = "paper's model, 64 copies"
-FASTER, NO_SLOWER = 1.05, 0.95  # speeds within five percent count as equal
+NOISE = 0.1  # of a ratio: by how much it varies from one measurement to the next
+AS_FAST = 1.0  # as the Transformer, or more
 DECODES = "Feedback decodes faster"
 TRAINS = "training Feedback is no slower"
 DEPTHS = ({"contender": "feedback", "decoder_layers": 1}, {"contender": "feedback", "decoder_layers": 6})
 SHALLOWER = f"1 decoder layer decodes {SHALLOW:g} times as fast as 6"
 LM, MT, RL = "language modelling", "translation", "reinforcement learning"
 SPEEDS = (
-    Speed(LM, TRAINS, NO_SLOWER, paper("language", 0), "--language", "training", f"{SHAPE}, B 8", ours=True),
-    Speed(LM, DECODES, FASTER, paper("language", 1), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}),
-    Speed(LM, DECODES, FASTER, paper("language", 1), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}),
-    Speed(MT, TRAINS, NO_SLOWER, paper("translation", 0), "--translation", "training",
+    Speed(LM, TRAINS, AS_FAST, paper("language", 0), "--language", "training", f"{SHAPE}, B 8", ours=True),
+    Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}),
+    Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}),
+    Speed(MT, TRAINS, AS_FAST, paper("translation", 0), "--translation", "training",
           "6 encoder and 2 decoder layers", ours=True),
-    Speed(MT, DECODES, FASTER, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 1",
+    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 1",
           {"batch": 1}),
-    Speed(MT, DECODES, FASTER, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 32",
+    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 32",
           {"batch": 32}),
     Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 1", {"batch": 1},
           DEPTHS),
     Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 32", {"batch": 32},
           DEPTHS),
-    Speed(RL, TRAINS, NO_SLOWER, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
+    Speed(RL, TRAINS, AS_FAST, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Elsewhere, Experiment, Variant
 from feedback_transformer.presets import preset
 
 LABELS = {
@@ -20,6 +20,7 @@ LABELS = {
     "lstm": "LSTM",
 }
 FIELDS = {"feedback": {}, "transformer-4": {"num_layers": "4"}, "transformer-8": {"num_layers": "8"}, "lstm": {}}
+LONGER_SEEDS = {"feedback": 3, "transformer-4": 2, "lstm": 1}  # of the rows that train on more tokens
 WIDE = {"model_dim": "128"}  # an LSTM needs twice the width, and is cheap
 CHANCE = {"character": 0.11, "sequence": 0.0}  # slightly above one digit in ten; no whole string
 AS_MUCH_TIME = "Feedback is better when given as much time"
@@ -29,7 +30,7 @@ Numbers = Mapping[str, Mapping[str, float]]
 
 class Longer(NamedTuple):
     """Rows that train on more tokens: for how many updates, and which models. Feedback alone takes about as long as the
-    Transformer of 4 layers then."""
+    Transformer of 4 layers then; others are trained on as many tokens again."""
 
     steps: int
     models: tuple[str, ...]
@@ -83,8 +84,9 @@ TOYS = (
     Toy(
         "random-walk", "Random walk", "Section 4.1.2, Table 1", ("accuracy",),
         {"feedback": {"accuracy": 1.0}, "transformer-4": {"accuracy": 0.68}},
-        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows)",
-        Longer(16_000, ("feedback", "transformer-4")),
+        f"{SIZE} and a curriculum of lengths, 5.6M tokens (13.9M in the longer rows, with two seeds of the Transformer "
+        "and one of the LSTM)",
+        Longer(16_000, ("feedback", "transformer-4", "lstm")),
     ),
     Toy(
         "algorithmic-3", "Algorithmic task, 3 variables", "Section 4.1.2, Table 1", ("accuracy",),
@@ -113,7 +115,8 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
     if longer and toy.longer:
         fields["steps"], key, label = str(toy.longer.steps), f"{key}-longer", f"{label}, {toy.longer.steps:,} updates"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
-    return Variant(key, label, run, paper=None if longer else toy.paper.get(name))
+    seeds = SEEDS[: LONGER_SEEDS[name]] if longer else SEEDS
+    return Variant(key, label, run, paper=None if longer else toy.paper.get(name), seeds=seeds)
 
 
 def variants(toy: Toy, scale: str) -> list[Variant]:
@@ -150,9 +153,11 @@ def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
         made.append(Claim("Feedback is better than the LSTM", feedback, variant(toy, scale, "lstm").key))
     if toy.longer and scale == "laptop":
         longer = f"{feedback}-longer"
-        if "transformer-4" in toy.longer.models:
-            made += compare(toy, "Feedback stays ahead when both train for longer", longer, f"{key}-longer", ours=True)
-        else:
+        others = [name for name in toy.longer.models if name != "feedback"]
+        for name in others:
+            words = f"Feedback stays ahead of the {LABELS[name].split(',')[0]} when both train for longer"
+            made += compare(toy, words, longer, variant(toy, scale, name, longer=True).key, ours=True)
+        if not others:
             made += compare(toy, AS_MUCH_TIME, longer, key, ours=True, unequal=True)
     return tuple(made)
 

@@ -8,18 +8,35 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from feedback_transformer.experiments import EXPERIMENTS
+from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS, speed
 from feedback_transformer.experiments.experiment import Experiment, Record, Variant, train_command
-from feedback_transformer.report.experiments import Outcome
+from feedback_transformer.report.experiments import Outcome, overall
 from feedback_transformer.report.tables import markdown_table
 
 FOLDER = Path("docs/experiments")
 ROOT = "../.."  # from there
+GUIDES = {
+    "Toy tasks": "toy_tasks.md",
+    "Language modelling": "language_modelling.md",
+    "Translation and summarization": "translation.md",
+    "Reinforcement learning": "reinforcement_learning.md",
+    "State tracking, beyond the paper": "state_tracking.md",
+}
+SPEED_TITLE, SPEED_PLACE = "Speed of training and decoding", "Section 4.3.4, Table 5; Figure 4 (left)"
+NOISE_NOTE = f"A ratio within {speed.NOISE:.0%} of the claimed one is not decided."
 
 
 def experiment_pages(results: Path) -> dict[str, str]:
     """The text of every page, by file name."""
-    return {f"{name}.md": experiment_page(experiment, results) for name, experiment in EXPERIMENTS.items()}
+    pages = {f"{name}.md": experiment_page(experiment, results) for name, experiment in EXPERIMENTS.items()}
+    return {**pages, "speed.md": speed_page(results)}
+
+
+def generated_from(file: str) -> str:
+    return (
+        f"Generated from [{file}]({ROOT}/{file}) and its records by `make readme`. All experiments: "
+        "[results.md](../results.md)."
+    )
 
 
 def experiment_page(experiment: Experiment, results: Path) -> str:
@@ -33,13 +50,14 @@ def experiment_page(experiment: Experiment, results: Path) -> str:
     paper = f"\n{command} --scale paper     the published hyperparameters" if experiment.variants("paper") else ""
     parts = [
         f"# {experiment.title}",
-        f"Generated from [{file}]({ROOT}/{file}) and its records by `make readme`. All experiments: "
-        "[results.md](../results.md).",
+        generated_from(file),
         f"{experiment.place_in_words} Verdict: **{outcome.overall()}**.",
         module.__doc__.strip(),
+        *task_description(experiment),
+        "## Results",
         f"{command} --plan            what would be run, and what it costs\n"
         f"{command} --jobs 2          train what has no record yet, two runs at a time\n"
-        f"{command} --scale smoke     takes seconds: does it run?{paper}",
+        f"{command} --scale smoke     tiny models, a minute or two: does it run?{paper}",
         outcome.markdown(),
         *([figure] if any(outcome.records.values()) else []),
         "## The runs",
@@ -50,6 +68,40 @@ def experiment_page(experiment: Experiment, results: Path) -> str:
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def task_description(experiment: Experiment) -> list[str]:
+    """What the models are asked, from the task itself, and where to read on."""
+    chapter = next(title for title, own in CHAPTERS.items() if experiment in own)
+    parts = [f"The tasks, and what we found: [{GUIDES[chapter]}](../{GUIDES[chapter]}). Trials: [log.md](../log.md)."]
+    task = experiment.variants("laptop")[0].run.task
+    if not hasattr(task, "data"):  # a corpus is described there
+        parts = ["## The task", inspect.cleandoc(type(task).__doc__ or ""), *parts]
+    return parts
+
+
+def speed_page(results: Path) -> str:
+    """Table 5, which is measured and not trained."""
+    assert speed.__doc__ is not None
+    file = "feedback_transformer/experiments/speed.py"
+    parts = [
+        f"# {SPEED_TITLE}",
+        generated_from(file),
+        f"In the paper: {SPEED_PLACE}. Verdict: **{speed_overall(results)}**.",
+        speed.__doc__.strip(),
+        "    feedback-transformer reproduce speed             measure what has no record yet, then the table below\n"
+        "    feedback-transformer reproduce speed --plan      what would be measured\n"
+        "    feedback-transformer reproduce speed --scale smoke --results trial    tiny models: does it run?",
+        markdown_table(*speed.speed_rows(results)),
+        f"{NOISE_NOTE} All benchmarks, and where the time goes: [engines.md](../engines.md), "
+        "[language_modelling.md](../language_modelling.md), [translation.md](../translation.md), "
+        "[reinforcement_learning.md](../reinforcement_learning.md).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def speed_overall(results: Path) -> str:
+    return overall([one.verdict(results) for one in speed.SPEEDS])
 
 
 def _run(variant: Variant, records: list[Record]) -> list[str]:
@@ -81,4 +133,5 @@ def verdict_table(results: Path) -> str:
         ]
         for outcome in outcomes
     ]
+    rows.append([f"[{SPEED_TITLE}](experiments/speed.md)", SPEED_PLACE, "-", speed_overall(results)])
     return markdown_table(["experiment", "in the paper", "core-hours", "verdict"], rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores 
 LOWER_IS_BETTER = ("bits", "perplexity")
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
 ONE_SEED = "(one seed)"
+ONLY_PAPER = "not run: only at the paper's scale"
 BEST_ONLY = " with the best weights, not with the last"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
@@ -175,7 +177,7 @@ class Outcome:
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
             widest, close = widest and math.sqrt(2) * widest, math.sqrt(2) * close
         if better is None or worse is None or (claim.published and self.scale != "paper"):
-            said = "not run: only at the paper's scale" if claim.published else "not run"
+            said = ONLY_PAPER if claim.published else "not run"
             return Answer(claim.words, paper, "", said, ours, claim)
         asked = claim if claim.than is None else replace(claim, chance=None)  # chance is of scores, not of leads
         said = verdict(asked, better, worse, lower, widest, close)
@@ -246,8 +248,8 @@ class Outcome:
         """What was reduced, what it cost, and the command that reproduces it."""
         scale = "" if self.scale == "laptop" else f" --scale {self.scale}"
         command = f"`feedback-transformer reproduce {self.experiment.name}{scale}`"
-        if self.experiment.prepare and self.scale == "laptop":
-            command = f"`{self.experiment.prepare_command}` and {command}"
+        if prepare := self.experiment.prepare_command(self.scale):
+            command = f"`{prepare}` and {command}"
         reduced = f"{reduction(self.experiment, self.scale)} " if self.scale != "paper" else ""
         if self.scale == "paper" and self.experiment.afterwards:
             reduced = f"{self.experiment.afterwards}. "
@@ -255,8 +257,16 @@ class Outcome:
         told = "" if published or not self.experiment.where else "The paper gives no numbers here. "
         if not any(self.records.values()):
             return f"{reduced}{told}Not run yet: {len(self.experiment.runs(self.scale))} runs, with {command}."
-        cost = f"{self.cost_hours():.1f} core-hours in total; minutes are per run, on one core."
+        cost = f"{self.cost_hours():.1f} core-hours in total; minutes are per run, on one core{self._processors()}."
         return f"{reduced}{told}{cost} Made with {command}."
+
+    def _processors(self) -> str:
+        """What the runs ran on, as far as the records tell."""
+        known = {r["environment"]["processor"] for own in self.records.values() for r in own if "environment" in r}
+        names = sorted(re.sub(r"\(\w+\)| Processor", "", name) for name in known)
+        if len(names) < 2:
+            return "".join(f" ({name})" for name in names)
+        return f" (some {', some '.join(names)}: times compare only roughly)"
 
     def markdown(self) -> str:
         """Both tables, and the command that reproduces them."""

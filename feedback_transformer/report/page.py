@@ -22,6 +22,7 @@ from feedback_transformer.report.suites import suite_rows
 from feedback_transformer.report.svg import STYLE, Chart
 from feedback_transformer.report.tables import markdown_table
 from feedback_transformer.report.tally import Tally, tallies
+from feedback_transformer.training.checkpoint import make_folder
 
 TITLE = "The Feedback Transformer, reproduced"
 PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
@@ -30,10 +31,11 @@ MEANING = (
     "interval (Student's t, the two variances pooled). It is not decided when the difference is smaller, or when "
     "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; with "
     "fewer than four seeds of the two models together, the widest spread in the experiment is assumed. Where a model "
-    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 in "
-    "state tracking), or a tenth of the score where no spread is known. Speeds count as equal within five percent. "
-    "What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included. A claim holds "
-    "reduced when the runs are smaller than the paper's. ± is the standard deviation between seeds."
+    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 "
+    "in state tracking), or a tenth of the score where no spread is known. A ratio of speeds within a tenth of the "
+    "claimed one is not decided. What the paper calls a match may differ by two percent (0.01 bits on char-PTB), "
+    "noise included. A claim holds reduced when the runs are smaller than the paper's. ± is the standard deviation "
+    "between seeds."
 )
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
@@ -89,7 +91,8 @@ details { margin: 0.7rem 0; } summary { cursor: pointer; }
   body { font-size: 10pt; max-width: none; padding: 0; } a { color: inherit; text-decoration: none; }
   h2, h3 { break-after: avoid; } i { print-color-adjust: exact; }
   tr, svg.chart, .charts { break-inside: avoid; } svg.chart { width: 48%; }
-  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; } details { display: none; }
+  table, .verdict { font-size: 8.5pt; } .verdict { white-space: nowrap; }
+  details::details-content { content-visibility: visible; }
 }
 """
 
@@ -131,7 +134,8 @@ def markdown(
 ) -> str:
     """The tables of the page."""
     outcomes = [outcome for own in chapters.values() for outcome in own]
-    rows = [[o.experiment.title, o.experiment.place, o.overall()] for o in outcomes]
+    rows = [[one.experiment.title, one.experiment.place, one.overall()] for one in outcomes]
+    rows += [[one.title, one.where, one.overall()] for one in speeds if one.claims]
     parts = [
         f"# {TITLE}",
         f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {MEANING}",
@@ -158,6 +162,7 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
         raise ConfigError(f"--results = {results} is not a folder; make records with `feedback-transformer reproduce`")
     if path.is_dir():
         raise ConfigError(f"--out = {path} is a folder; name the page itself, for example {path / 'report.html'}")
+    make_folder(path.parent)
     tables = path.with_suffix(".md")
     if tables == path:
         raise ConfigError(f"--out = {path} is where the tables would go; name the page itself, for example report.html")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim
 from feedback_transformer.experiments.speed import SPEEDS
-from feedback_transformer.report.experiments import ONE_SEED, VERDICTS, Outcome, kind_of
+from feedback_transformer.report.experiments import ONE_SEED, ONLY_PAPER, VERDICTS, Outcome, kind_of
 
 
 class Tally(NamedTuple):
@@ -32,7 +32,9 @@ class Tally(NamedTuple):
             count(undecided, "is not decided", "are not decided"),
         ]
         if not_run:
-            parts.append(count(not_run, "has not been run yet", "have not been run yet"))
+            only_paper = all(ONLY_PAPER in said for said in self.verdicts if kind_of(said) == "not run")
+            asked = "can be judged only at the paper's scale" if only_paper else "have not been run yet"
+            parts.append(count(not_run, asked.replace("have", "has"), asked))
         return (
             f"Of {count(len(self.verdicts), 'claim', 'claims')} {whose} in "
             f"{count(len(self.experiments), 'experiment', 'experiments')}, {where}"

@@ -21,8 +21,10 @@ GAP_POWER = 0.01 - 1  # the probability of a question falls with distance by thi
 class AssociativeRecall(EpisodeTask):
     """Pairs of key and value, then every key once in random order, with gaps; the label is the key's value.
 
-    input    begin  k3  v7  k1  v2  .  k1  .  .  k3
-    label      -    -   -   -   -   -  v2  -  -  v7
+        input    begin  k3  v7  k1  v2  .  k1  .  .  k3
+        label      -    -   -   -   -   -  v2  -  -  v7
+
+    `accuracy` is the fraction of right values.
     """
 
     num_pairs: int = documented(16, "keys to remember, all different")

@@ -59,8 +59,10 @@ class FormalLanguage(EpisodeTask):
 class Parity(FormalLanguage):
     """Is the number of ones even or odd?
 
-    input    begin  1  0  1  1   =
-    label      -    -  -  -  -  odd
+        input    begin  1  0  1  1   =
+        label      -    -  -  -  -  odd
+
+    `accuracy` is the fraction of right answers, `scaled` the same with chance at 0 and perfection at 1.
     """
 
     @property

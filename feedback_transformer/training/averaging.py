@@ -39,8 +39,10 @@ def average(folder: Path, count: int | None, out: Path) -> list[Path]:
     kept = kept_checkpoints(folder)
     if not kept or len(kept) < (count or 1):
         raise CheckpointError(
-            f"{folder} keeps {len(kept)} checkpoints of evaluations, not {count or 'any'}; "
-            + (f"average all of them with --last {len(kept)}" if kept else "train with keep_checkpoints=10")
+            f"{folder} keeps {len(kept)} checkpoints of evaluations, not {count}; average all of them with --last "
+            f"{len(kept)}"
+            if kept
+            else f"{folder} keeps no checkpoints of evaluations; train with keep_checkpoints=10"
         )
     paths = kept[-(count or len(kept)) :]
     sums: dict[str, Tensor] = {}

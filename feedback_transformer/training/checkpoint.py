@@ -42,7 +42,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and meta of a checkpoint."""
     if not path.is_file():
-        raise CheckpointError(f"there is no checkpoint {path}")
+        raise CheckpointError(f"there is no checkpoint {path}; give the folder that `train` made, or a file in it")
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(HEADER)

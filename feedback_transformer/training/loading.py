@@ -61,7 +61,13 @@ def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[
 
     `data` is the folder of its corpus, if the corpus has moved.
     """
-    path = path / "best.safetensors" if path.is_dir() else path
+    if path.is_dir():
+        folder, path = path, path / "best.safetensors"
+        if not path.exists() and (last := folder / "last.safetensors").exists():
+            raise CheckpointError(
+                f"{folder} was stopped before its first evaluation; continue it with "
+                f"`train --resume {folder}`, or give {last}"
+            )
     tensors, meta = checkpoint.load(path)
     run = run_of(meta, path)
     run = locate(run, path.parent, data)

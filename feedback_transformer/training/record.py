@@ -42,6 +42,8 @@ def read_record(path: Path) -> dict[str, Any]:
         if not isinstance(record, dict):
             raise ValueError("it holds no object")
         return record
+    except FileNotFoundError:
+        raise ConfigError(f"there is no record {path}") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is not a record ({error}); fetch it again, or remove it") from None
 

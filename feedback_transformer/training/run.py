@@ -43,6 +43,7 @@ class RunConfig:
             section, bare = self._locate(name)
             chosen[section][bare] = value
         changed = {name: override(sections[name], values) for name, values in chosen.items()}
+        refuse_unread(changed["model"], chosen["model"])
         return dataclasses.replace(self, **changed)
 
     def with_task(self, assignments: Mapping[str, str]) -> RunConfig:
@@ -105,6 +106,18 @@ class RunConfig:
         mine, others = _flat(self.to_dict()), _flat(other.to_dict())
         names = sorted(set(mine) | set(others))
         return [f"{n} is {mine.get(n)!r}, not {others.get(n)!r}" for n in names if mine.get(n) != others.get(n)]
+
+
+def refuse_unread(model: ModelConfig, named: Mapping[str, str]) -> None:
+    """An error for a field that was set, but that this model does not read."""
+    if model.core != "feedback" and "memory" in named:
+        raise ConfigError(f"ModelConfig.memory is of the core 'feedback', not {model.core!r}; leave it out")
+    for name in ("memory_top", "memory_bottom"):
+        if name in named and float(named[name]) != getattr(model, name):  # it was set back to zero
+            raise ConfigError(
+                f"ModelConfig.{name} is of the core 'feedback' with the memory 'weighted-sum', not of "
+                f"{model.core!r} with {model.memory!r}; leave it out"
+            )
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -123,6 +123,14 @@ def test_unknown_names_are_errors() -> None:
         bench("--shapes", "B1000")
 
 
+def test_benchmarks_that_exclude_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="--language and --worlds are benchmarks of their own"):
+        bench("--language", "--worlds")
+    for option in (["--shapes", "B64"], ["--measure", "training"], ["--dropout", "0.1"], ["--contenders", "native"]):
+        with pytest.raises(ValueError, match=f"{option[0]} has no meaning with --translation"):
+            bench("--translation", *option)
+
+
 def test_the_arithmetic_of_a_step_is_that_of_its_products() -> None:
     shape = SHAPES[1]
     # 4 layers of 10 D^2 and one pair of 2 D^2, 3 S D of attention a layer: three products each; then carried memories.

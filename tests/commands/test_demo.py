@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import matplotlib.image
@@ -45,20 +41,3 @@ def test_a_demo_folder_of_other_settings_is_not_mistaken_for_this_one(
     assert main(run) == 0
     assert main(["demo", "--preset", "smoke", "--out", str(tmp_path)]) == 2
     assert "holds another run (train.steps is 3, not 20)" in capsys.readouterr().err
-
-
-def test_ctrl_c_saves_all_trainings_and_a_second_demo_goes_on(tmp_path: Path) -> None:
-    """The demonstration at full size for a few seconds: both trainings report without end when it is stopped."""
-    command = [sys.executable, "-m", "feedback_transformer", "demo", "--out", str(tmp_path / "demo")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    records = [tmp_path / "demo" / core / "config.json" for core in ("feedback", "transformer")]
-    deadline = time.monotonic() + 120
-    while not all(record.exists() for record in records) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    time.sleep(3)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "stopped; everything is saved. Run the same command again to continue" in said
-    assert "Traceback" not in said
-    assert all((tmp_path / "demo" / core / "last.safetensors").exists() for core in ("feedback", "transformer"))

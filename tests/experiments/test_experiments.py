@@ -52,16 +52,19 @@ def test_an_experiment_without_its_data_is_left_out_with_one_sentence(
     assert main(["reproduce", "iwslt", "--scale", "smoke"]) == 1
     said = capsys.readouterr().err
     assert said.count("is skipped") == 1
-    assert EXPERIMENTS["iwslt"].prepare_command in said
+    assert EXPERIMENTS["iwslt"].prepare_command("smoke") in said
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
 def test_experiments_that_share_a_record_mean_the_same_run(scale: str) -> None:
     seen: dict[str, RunConfig] = {}
+    seeds: dict[str, tuple[int, ...]] = {}
     for experiment in EXPERIMENTS.values():
         for key, run in experiment.runs(scale).items():
             assert seen.setdefault(key, run) == run, key
+        for variant in experiment.variants(scale):
+            assert seeds.setdefault(variant.key, variant.seeds) == variant.seeds, f"{variant.key}: one plan for all"
     assert len({json.dumps(run.to_dict()) for run in seen.values()}) == len(seen), "and no run has two records"
 
 

@@ -95,7 +95,8 @@ def test_a_page_can_be_of_another_scale(scale: str, tmp_path: Path) -> None:
 def test_the_papers_numbers_stand_beside_ours_also_where_nothing_was_run(tmp_path: Path) -> None:
     words = Outcome(EXPERIMENTS["wikitext"], "laptop", tmp_path).markdown()
     assert "| Feedback is better than the Transformer | 18.3 against 19.9 | - | not run |" in words
-    assert "Not run yet: 9 runs, with `feedback-transformer reproduce wikitext`" in words
+    commands = "`feedback-transformer prepare wikitext-2` and `feedback-transformer reproduce wikitext`"
+    assert f"Not run yet: 5 runs, with {commands}" in words
 
 
 def test_several_claims_are_counted_in_one_verdict(tmp_path: Path) -> None:

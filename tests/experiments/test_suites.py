@@ -132,6 +132,10 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     answers = {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][3:]}
     training = "translation: training Feedback is no slower (our question)", "6 encoder and 2 decoder layers"
     assert answers[training] == ("0.75x", "does not hold")
+    for rate in (18.2, 21.8):
+        record["training"][0]["tokens_per_second"] = rate
+        (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
+        assert speed_rows(tmp_path)[1][3][4] == "not decided: within the noise", "a ratio varies by a tenth"
     shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
     assert answers[shallow, "the same, beam 5, B 1"] == ("3.00x", "does not hold")
     assert answers[shallow, "the same, beam 5, B 32"] == ("-", "not run")
@@ -163,6 +167,17 @@ def test_a_plan_goes_on_where_data_is_missing(
     said = " ".join(capsys.readouterr().out.split())
     assert "holds no prepared corpus" in said
     assert "9 runs have no record yet: 9 of unknown cost." in said
+    assert "Data: feedback-transformer prepare wikitext-2 (its data is not there yet)" in said
+
+
+def test_a_plan_says_how_the_data_of_its_scale_is_made() -> None:
+    prepare = {scale: EXPERIMENTS["wikitext"].prepare_command(scale) for scale in ("laptop", "paper")}
+    assert prepare == {
+        name: f"feedback-transformer prepare wikitext-{n}" for name, n in (("laptop", 2), ("paper", 103))
+    }
+    assert "--vocab-size" in EXPERIMENTS["iwslt"].prepare_command("laptop")
+    assert "--vocab-size" not in EXPERIMENTS["iwslt"].prepare_command("paper"), "which is of the laptop's size"
+    assert EXPERIMENTS["copy"].prepare_command("laptop") == EXPERIMENTS["parity"].prepare_command("paper") == ""
 
 
 # -------------------------------------------------------------------------------------------------- cost

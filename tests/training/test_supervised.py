@@ -79,6 +79,9 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
         patch.setattr(Trainer, "update", interrupted)
         with pytest.raises(StoppedError, match=f"stopped at step {at}"):
             train(run, tmp_path / "cut")
+    if at < run.train.eval_every:
+        with pytest.raises(CheckpointError, match="was stopped before its first evaluation; continue it with"):
+            load_run(tmp_path / "cut")
     left = set(threading.enumerate()) - before
     assert not [t for t in left if "tensorboard" in type(t).__module__], "its curves are written"
     torch.manual_seed(99)  # a resumed process comes with other random numbers
