@@ -28,7 +28,8 @@ def run_and_stop(words: list[str], place: Path, folders: list[Path]) -> str:
         process = subprocess.Popen(command, stderr=said, stdout=subprocess.DEVNULL, cwd=place)
         deadline = time.monotonic() + 120
         while len(reported_steps(log.read_text())) < len(folders):
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
