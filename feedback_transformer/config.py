@@ -69,7 +69,12 @@ class ModelConfig:
     output_dropout: float = documented(0.0, "dropout on the last layer's output")
     position_std: float = documented(1.0, "initial standard deviation of the relative position keys")
     position_slopes: tuple[float, ...] = documented(
-        (), "adds a learned bias per head over distance, starting at -slope * distance; one slope per head"
+        (), "adds a learned bias per head over distance, starting at -slope * |distance - peak|; one slope per head"
+    )
+    position_peaks: tuple[int, ...] = documented(
+        (),
+        "the distances at which these biases start highest, one per head, so that a head reads the memory that many "
+        "steps back; none: the nearest",
     )
     position_reach: int = documented(0, "distances beyond this share one position; 0 means none do")
     log_scale: bool = documented(
@@ -117,11 +122,16 @@ class ModelConfig:
         at_least(self, 1, "num_layers", "model_dim", "num_heads", "head_dim", "ff_dim", "memory_size", "span_ramp")
         at_least(self, 0, "encoder_layers", "source_reach", "position_reach", "position_std", "embedding_std")
         fractions(self, "dropout", "embedding_dropout", "output_dropout", "layer_drop", below_one=True)
-        if self.position_slopes and len(self.position_slopes) != self.num_heads:
-            raise ConfigError(
-                f"ModelConfig.position_slopes = {self.position_slopes} has {len(self.position_slopes)} slopes for "
-                f"num_heads = {self.num_heads}; give one per head, or none"
-            )
+        for name in ("position_slopes", "position_peaks"):
+            if (given := getattr(self, name)) and len(given) != self.num_heads:
+                raise ConfigError(
+                    f"{_sentence(self, name)} has {len(given)} values for num_heads = {self.num_heads}; give one per "
+                    "head, or none"
+                )
+        if any(not 0 <= peak <= self.memory_size for peak in self.position_peaks):
+            raise ConfigError(f"{_sentence(self, 'position_peaks')} must be from 0 to memory_size = {self.memory_size}")
+        if self.position_peaks and not self.position_slopes:
+            raise ConfigError(f"{_sentence(self, 'position_peaks')} needs position_slopes, which fall away from them")
         if self.log_scale and self.adaptive_span:
             raise ConfigError("ModelConfig.log_scale = True cannot be combined with adaptive_span; set one to false")
         check_composition(self.memory, self.num_layers)

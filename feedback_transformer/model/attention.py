@@ -34,15 +34,21 @@ class RelativePosition(nn.Module):
     """
 
     def __init__(
-        self, head_dim: int, memory_size: int, std: float = 1.0, slopes: Sequence[float] = (), reach: int = 0
+        self,
+        head_dim: int,
+        memory_size: int,
+        std: float = 1.0,
+        slopes: Sequence[float] = (),
+        peaks: Sequence[int] = (),
+        reach: int = 0,
     ) -> None:
         super().__init__()
         self.window, reach = memory_size, min(reach or memory_size, memory_size)
         self.keys = nn.Parameter(torch.randn(head_dim, reach) * std)
         self.bias: nn.Parameter | None = None
         if slopes:
-            distance = torch.arange(reach, 0, -1)
-            self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * distance)  # [H, reach]
+            from_peak = torch.arange(reach, 0, -1) - torch.tensor(peaks or [0] * len(slopes))[:, None]
+            self.bias = nn.Parameter(-torch.tensor(slopes)[:, None] * from_peak.abs())  # [H, reach]
 
     def table(self, columns: int) -> tuple[Tensor, Tensor | None]:
         """The part for the nearest `columns` distances: keys [K, columns] and bias [H, columns]."""

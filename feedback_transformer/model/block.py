@@ -112,7 +112,12 @@ class Stack(nn.Module):
         readers = config.num_layers if config.encoder_layers else 0  # the encoder has normed what they read
         self.source_key_values = nn.ModuleList(KeyValue(*dims, pre_norm=False) for _ in range(readers))
         self.position = RelativePosition(
-            config.head_dim, config.memory_size, config.position_std, config.position_slopes, config.position_reach
+            config.head_dim,
+            config.memory_size,
+            config.position_std,
+            config.position_slopes,
+            config.position_peaks,
+            config.position_reach,
         )
         self.final_norm = nn.LayerNorm(config.model_dim) if pre_norm else nn.Identity()
         if pre_norm and config.scale_residuals:

@@ -266,3 +266,16 @@ def test_beyond_their_reach_distances_are_one(device: torch.device, core: str) -
     far.load_state_dict(weights)
     x = inputs(device)
     torch.testing.assert_close(near(x)[0], far(x)[0], **EXACT)
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer"])
+@pytest.mark.parametrize("reach", [0, 4])
+def test_a_head_with_a_steep_peak_reads_the_memory_that_many_steps_back(
+    device: torch.device, core: str, reach: int
+) -> None:
+    """The second head of the only layer reads one input, three steps back, and the first one the last input."""
+    fields = {"num_layers": 1, "memory": "layer:0", "position_std": 0.0, "position_reach": reach}
+    model = make_core(device, core=core, position_slopes=(90.0, 90.0), position_peaks=(0, 3), **fields)
+    x = inputs(device, steps=5).requires_grad_()
+    model(x)[0][:, -1].square().sum().backward()
+    assert [bool(moved) for moved in x.grad.abs().sum(dim=(0, 2)) > 1e-12] == [False, True, False, True, True]
