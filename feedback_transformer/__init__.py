@@ -8,10 +8,13 @@ logits, state = model.step(token, state)   # one more step, at constant cost
 """
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig
+from feedback_transformer.model.contract import Core, State
 from feedback_transformer.model.encoder_decoder import EncoderDecoder
 from feedback_transformer.model.feedback import FeedbackTransformer
 from feedback_transformer.model.language_model import LanguageModel
-from feedback_transformer.model.lstm import LSTM
+from feedback_transformer.model.lstm import LSTM, LSTMState
+from feedback_transformer.model.memory import MemoryState
+from feedback_transformer.model.policy import Policy
 from feedback_transformer.model.transformer import Transformer
 
 __version__ = "0.1.0"
@@ -19,10 +22,15 @@ __version__ = "0.1.0"
 __all__ = [
     "LSTM",
     "ConfigError",
+    "Core",
     "EncoderDecoder",
     "FeedbackTransformer",
+    "LSTMState",
     "LanguageModel",
+    "MemoryState",
     "ModelConfig",
+    "Policy",
+    "State",
     "TrainConfig",
     "Transformer",
     "__version__",

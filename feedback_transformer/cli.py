@@ -28,7 +28,7 @@ from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpora import DataError
 from feedback_transformer.experiments.running import FAILED, INTERRUPTED
 from feedback_transformer.training.checkpoint import CheckpointError
-from feedback_transformer.training.supervised import DivergedError
+from feedback_transformer.training.stopping import DivergedError
 
 MODULES = (train, evaluate, prepare, generate, watch, translate, listing, bench, reproduce, report, demo)
 

@@ -246,15 +246,17 @@ class ActConfig(TrainConfig):
 
 
 def check_types(config: Any) -> None:
-    """Check that every field of a dataclass has its declared type and every number is finite."""
+    """Check that every field has its declared type, which numbers of another kind (2.0, numpy's) are converted to."""
     for name, wanted in field_types(type(config)).items():
         value = getattr(config, name)
         try:
-            right = (wanted is str or not isinstance(value, str)) and _parse(wanted, value) == value
+            parsed = _parse(wanted, value)
+            right = (wanted is str or not isinstance(value, str)) and parsed == value
         except (ValueError, TypeError, OverflowError):
             right = False
         if not right:
             raise ConfigError(_expected(type(config), name, wanted, value))
+        object.__setattr__(config, name, parsed)
 
 
 def _sentence(config: Any, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from feedback_transformer.config import ConfigError, ModelConfig, TrainConfig, from_dict, override, to_dict
@@ -45,6 +46,13 @@ def test_an_invalid_model_is_a_sentence(fields: dict[str, object], sentence: str
     with pytest.raises(ConfigError) as raised:
         ModelConfig(**fields)
     assert sentence in str(raised.value)
+
+
+def test_numbers_of_another_kind_become_those_of_the_field() -> None:
+    config = ModelConfig(num_layers=np.int64(2), num_heads=2.0, shared_kv=0, dropout=0)
+    assert [type(value) for value in (config.num_layers, config.num_heads, config.head_dim)] == [int] * 3
+    assert (config.shared_kv, type(config.shared_kv), type(config.dropout)) == (False, bool, float)
+    assert json.loads(json.dumps(to_dict(config)))["num_layers"] == 2
 
 
 def test_derived_widths_follow_a_change_and_chosen_ones_stay() -> None:

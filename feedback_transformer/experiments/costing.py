@@ -7,9 +7,9 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -44,8 +44,12 @@ class Cost(NamedTuple):
 
 
 def run_hash(run: RunConfig) -> str:
-    """The same for all seeds of a run, wherever its data is."""
-    told = {**replace(run, seed=0).to_dict(), "task": {**run.to_dict()["task"], "data": ""}}
+    """The same for all seeds of a run, wherever its data is. Defaults do not count, so a new field changes nothing."""
+    told: dict[str, Any] = {"task_name": run.task_name}
+    for section, config in run.sections().items():
+        usual = {field.name: field.default for field in fields(config)}
+        told[section] = {name: value for name, value in asdict(config).items() if value != usual[name]}
+    told["task"].pop("data", None)
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 

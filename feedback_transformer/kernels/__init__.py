@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
@@ -35,6 +36,7 @@ __all__ = [
     "choose",
     "engines",
     "find",
+    "transforming",
 ]
 
 
@@ -61,6 +63,7 @@ class Needs(NamedTuple):
     one_memory: bool = True  # a step leaves one memory for all layers, not one per layer
     autocast: bool = False
     plain: bool = True  # no hooks on the layers inside, no module replaced by another kind
+    transformed: bool = False  # by torch.func or forward-mode differentiation, which see standard operations only
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class Engine:
             return "autocast"
         if not needs.plain:
             return "layers with hooks or replaced modules, since it does not call them"
+        if needs.transformed:
+            return "torch.func and forward-mode differentiation"
         if needs.dtype not in self.dtypes:
             return _dtype_name(needs.dtype)
         return None
@@ -120,6 +125,11 @@ _ENGINES = (
         functools.partial(fused_block, compiled=True), (), DTYPES, automatic=False,
     ),
 )  # fmt: skip
+
+
+def transforming() -> bool:
+    """Whether torch.func (grad, vmap, jvp, ..) or forward-mode differentiation is at work."""
+    return forward_ad._current_level >= 0 or torch._C._functorch.maybe_current_level() is not None
 
 
 def engines() -> list[dict[str, str]]:

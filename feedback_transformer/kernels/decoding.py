@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
+from torch.nn.modules import module as _module
 
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, Source
 from feedback_transformer.kernels.native_decoding import DecodingState, PackedOnce, PackedWeights, begin, native_step
 
 Weights = Callable[[], tuple[BlockWeights, BlockOptions]]
+SETTINGS = ("training", "p", "eps")  # of modules, that change what a step computes
 
 
 class Stream(NamedTuple):
@@ -45,6 +47,13 @@ class Stream(NamedTuple):
         return self._replace(state=self.state.reorder(index, self.packed))
 
 
+# Hooks for all modules: registered for the whole process, for example by a profiler.
+EVERY_MODULES_HOOKS: tuple[dict[int, Any], ...] = (
+    *(_module._global_forward_hooks, _module._global_forward_pre_hooks),
+    *(_module._global_backward_hooks, _module._global_backward_pre_hooks),
+)
+
+
 def hooks_of(module: nn.Module) -> tuple[dict[int, Any], ...]:
     return module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
 
@@ -59,15 +68,19 @@ class _Pack:
         self.parents, self.names, self.parts = zip(*parts, strict=True)
         self.attributes = [vars(part) for part in self.parts]
         self.sizes = [len(attributes) for attributes in self.attributes]
-        self.hooks = [hooks for module in modules[1:] for hooks in hooks_of(module)]  # its own are not called by a step
+        self.settings = [(own, name) for own in self.attributes for name in SETTINGS if name in own]
+        self.values = [own[name] for own, name in self.settings]
+        own_hooks = (hooks for module in modules[1:] for hooks in hooks_of(module))  # a step does not call the core's
+        self.hooks = [*own_hooks, *EVERY_MODULES_HOOKS]
         self.once = PackedOnce()
 
     def fits(self) -> bool:
-        """Whether every module is still in its place, without hooks and without new attributes, such as `forward`."""
+        """Whether every module is still in its place, as it was, without hooks or new attributes such as `forward`."""
         return (
             not any(self.hooks)
             and tuple(map(dict.get, self.parents, self.names)) == self.parts
             and list(map(len, self.attributes)) == self.sizes
+            and [own[name] for own, name in self.settings] == self.values
         )
 
     def get(self, weights: Weights) -> PackedWeights:

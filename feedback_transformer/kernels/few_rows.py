@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from feedback_transformer.kernels import Needs, choose
+from feedback_transformer.kernels import Needs, choose, transforming
 from feedback_transformer.kernels.native import SUFFIXES, pointer
 from feedback_transformer.kernels.native_build import library
 
@@ -23,7 +23,7 @@ A_THREADS_SHARE = 1 << 21  # numbers of a weight per thread; fewer are not worth
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.linear`, x [.., D] -> [.., V]; faster for a few rows [R, D] without gradients."""
-    if torch.compiler.is_compiling() or not _suits(x, weight):
+    if torch.compiler.is_compiling() or not _suits(x, weight, bias):
         return F.linear(x, weight, bias)
     x, y = x.contiguous(), x.new_empty(len(x), len(weight))
     threads = max(1, min(torch.get_num_threads(), weight.numel() // A_THREADS_SHARE))
@@ -34,10 +34,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return y
 
 
-def _suits(x: Tensor, weight: Tensor) -> bool:
+def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if torch.is_grad_enabled() or x.ndim != 2 or not 0 < len(x) <= MOST_ROWS or weight.numel() < LARGE:
         return False
-    if weight.dtype != x.dtype or weight.device != x.device or not weight.is_contiguous():
-        return False
+    for own in (weight,) if bias is None else (weight, bias):
+        if own.dtype != x.dtype or own.device != x.device or not own.is_contiguous():
+            return False
     device = x.device.type
-    return choose("auto", Needs(device, x.dtype, autocast=torch.is_autocast_enabled(device))).name == "native"
+    needs = Needs(device, x.dtype, autocast=torch.is_autocast_enabled(device), transformed=transforming())
+    return choose("auto", needs).name == "native"

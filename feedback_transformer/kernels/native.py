@@ -270,10 +270,20 @@ def check_block(
         raise ValueError(f"memory must be [{batch}, M <= {window}, {width}]; it is {tuple(memory.shape)}")
     if memory.dtype != x.dtype:
         raise ValueError(f"memory is {memory.dtype} but x is {x.dtype}")
+    for name, part in (("memory", memory), ("length", length), ("reset", reset)):
+        check_device(name, part)
     if tuple(length.shape) != (batch,) or length.dtype.is_floating_point:
         raise ValueError(f"length must be integers [{batch}]; it is {length.dtype} {tuple(length.shape)}")
     if reset is not None and tuple(reset.shape) != (batch, steps):
         raise ValueError(f"reset must be [{batch}, {steps}]; it is {tuple(reset.shape)}")
+
+
+def check_device(name: str, part: Tensor | None) -> None:
+    """The library reads addresses: one of another device would end the process."""
+    if part is not None and part.device.type != "cpu":
+        raise ValueError(
+            f"x is on the CPU, but {name} is on {part.device}; move x, the model and its state to one device"
+        )
 
 
 def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> None:
@@ -296,6 +306,7 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
         *((layers, inside, width), (layers, width, inside), vector, vector),
     )
     for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
+        check_device(name, weight)
         if weight is not None and (tuple(weight.shape) != shape or weight.dtype != x.dtype):
             raise ValueError(f"{name} must be {shape} in {x.dtype}; it is {tuple(weight.shape)} in {weight.dtype}")
 
@@ -312,6 +323,7 @@ def check_source(x: Tensor, weights: BlockWeights, options: BlockOptions, source
     wanted = (keys, keys, (rows, positions), (rows,))
     for name, part, shape in zip(Source._fields, source, wanted, strict=True):
         dtype = torch.int64 if name == "length" else x.dtype
+        check_device(f"source.{name}", part)
         if tuple(part.shape) != shape or part.dtype != dtype:
             raise ValueError(f"source.{name} must be {shape} in {dtype}; it is {tuple(part.shape)} in {part.dtype}")
     if not rows or len(x) % rows or not positions:

@@ -28,6 +28,7 @@ from feedback_transformer.kernels.native import (
     Shape,
     block_shape,
     call,
+    check_device,
     check_source,
     check_weights,
     contiguous,
@@ -162,6 +163,9 @@ class DecodingState:
 def begin(memory: Tensor, length: Tensor, packed: PackedWeights) -> DecodingState:
     """From memories [B, M, D] (M may be 0) and length [B]."""
     batch, carried, width = memory.shape
+    check_device("memory", memory)
+    if not batch:
+        raise ValueError("a batch has at least one row; this one has none")
     if width != packed.shape.width or carried > packed.shape.window or memory.dtype != packed.data.dtype:
         raise ValueError(
             f"memory must be [B, M <= {packed.shape.window}, {packed.shape.width}] in {packed.data.dtype}; "

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights, Source
-from feedback_transformer.kernels.decoding import hooks_of
+from feedback_transformer.kernels.decoding import EVERY_MODULES_HOOKS, hooks_of
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
@@ -135,8 +135,9 @@ class Stack(nn.Module):
 
     def reach(self, layer: int | None = None) -> int:
         """How far back a layer, or any layer, looks: the window, or the longest adaptive span."""
-        spans = self.spans() if layer is None else self.spans()[layer : layer + 1]
-        return max((span.reach() for span in spans), default=self.memory_size)
+        if not self.adaptive_span:
+            return self.memory_size
+        return max(span.reach() for span in (self.spans() if layer is None else self.spans()[layer : layer + 1]))
 
     @torch.no_grad()
     def _scale_residuals(self) -> None:
@@ -197,9 +198,11 @@ class Stack(nn.Module):
         return tuple(empty.index_put((existing,), x).transpose(1, 2) for x in (keys, values))
 
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
-        """The state to start from (empty if there is none), with its keys and values."""
+        """The state to start from (empty if there is none), with its keys and values as autocast has them now."""
         state = MemoryState.begin(state, self.num_memories, x)
-        if state.projected is None:
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        if state.projected is None or state.projected[0][0].dtype != dtype:
             state = MemoryState(state.memory, state.length, self.project(state.memory, state.existing()))
         assert state.projected is not None
         return state, state.projected
@@ -282,7 +285,7 @@ class Stack(nn.Module):
 
 def is_untouched(module: nn.Module) -> bool:
     """Whether it has no hooks and the `forward` of its class."""
-    return not any(hooks_of(module)) and "forward" not in vars(module)
+    return not any(hooks_of(module)) and not any(EVERY_MODULES_HOOKS) and "forward" not in vars(module)
 
 
 def kept_layers(num_layers: int, drop: float) -> list[bool]:

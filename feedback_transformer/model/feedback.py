@@ -22,9 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, Source, check_name, choose
+from feedback_transformer.kernels import BlockOptions, BlockWeights, Needs, Source, check_name, choose, transforming
 from feedback_transformer.kernels.decoding import Stream, as_begun, begin_stream, next_step
 from feedback_transformer.model.block import Stack, is_untouched
+from feedback_transformer.model.contract import check_block, check_step
 from feedback_transformer.model.memory import COMPOSITIONS, MemoryState, composition
 
 
@@ -47,20 +48,23 @@ class FeedbackTransformer(nn.Module):
         self.stack = Stack(config, self.composition.num_memories)
 
     def step(
-        self,
-        x: Tensor,
-        state: MemoryState | None = None,
-        source: Source | None = None,
-        kept: Sequence[bool] | None = None,
+        self, x: Tensor, state: MemoryState | None = None, source: Source | None = None
     ) -> tuple[Tensor, MemoryState]:
-        """One step: x [B, D] -> [B, D]. A decoder reads a source; `kept` are the layers that LayerDrop keeps."""
+        """One step: x [B, D] -> [B, D]. A decoder reads a source."""
+        check_step(x, self.config.model_dim)
         self.stack.check_source(source)
         if not torch.is_grad_enabled() and self._steps_natively(x, state):
             return self._native_step(x, state, source)
+        return self._step(x, state, source, self.stack.kept_layers())
+
+    def _step(
+        self, x: Tensor, state: MemoryState | None, source: Source | None, kept: Sequence[bool]
+    ) -> tuple[Tensor, MemoryState]:
+        """The definition of a step, through the layers that LayerDrop keeps."""
         state, projected = self.stack.prepare(x, state)
         history = state.length[:, None]
         layers = [x[:, None]]
-        for index, stays in enumerate(self.stack.kept_layers() if kept is None else kept):
+        for index, stays in enumerate(kept):
             below = layers[-1]
             layers.append(self.stack.layer(index, below, projected, history, source) if stays else below)
         memory = self.composition(torch.cat(layers, dim=1)).unsqueeze(2).to(x.dtype)  # [B, N, 1, D]
@@ -75,6 +79,7 @@ class FeedbackTransformer(nn.Module):
         source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true start with an empty memory."""
+        check_block(x, self.config.model_dim, reset)
         self.stack.check_source(source)
         kept = self.stack.kept_layers()
         by_engine = _unseen(self._by_engine) if torch.compiler.is_compiling() else self._by_engine
@@ -85,7 +90,7 @@ class FeedbackTransformer(nn.Module):
         for t in range(x.shape[1]):
             if reset is not None and state is not None:
                 state = state.reset(reset[:, t])
-            y, state = self.step(x[:, t], state, source, kept)
+            y, state = self._step(x[:, t], state, source, kept)
             outputs.append(y)
         assert state is not None, "a block has at least one step"
         return torch.stack(outputs, dim=1), state
@@ -96,7 +101,8 @@ class FeedbackTransformer(nn.Module):
         if (self.training and (self.config.dropout or self.config.layer_drop)) or torch.compiler.is_compiling():
             return False
         going_on = state is not None and isinstance(state.room, Stream) and x.dtype == state.memory.dtype
-        if going_on and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and as_begun(self):
+        usual = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not transforming()
+        if going_on and usual and as_begun(self):
             return self.engine in ("auto", "native")  # the rest was checked when the stream began
         return choose(self.engine, self._needs(x)).name == "native"
 
@@ -118,7 +124,7 @@ class FeedbackTransformer(nn.Module):
         device = x.device.type
         one_memory, autocast = self.composition.num_memories == 1, torch.is_autocast_enabled(device)
         plain = type(self.composition) in COMPOSITIONS and is_untouched(self.composition) and self.stack.is_plain()
-        return Needs(device, x.dtype, one_memory, autocast, plain)
+        return Needs(device, x.dtype, one_memory, autocast, plain, transforming())
 
     def _by_engine(
         self,

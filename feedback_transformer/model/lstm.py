@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ModelConfig
+from feedback_transformer.model.contract import check_block
 
 SHUT = -1e4  # a gate's input: exactly zero after the sigmoid, in every dtype
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LSTMState:
     """Hidden and cell vectors of all layers, [B, L, D] each."""
 
@@ -68,6 +69,7 @@ class LSTM(nn.Module):
         self, x: Tensor, state: LSTMState | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, LSTMState]:
         """A block: x [B, T, D] -> [B, T, D]. Where reset [B, T] is true, the row's state is zero before that step."""
+        check_block(x, self.config.model_dim, reset)
         state = None if state is None else state._map(lambda own: own.to(x.dtype))
         if reset is None or not reset.any():
             return self._run(x, state)

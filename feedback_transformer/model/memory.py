@@ -122,11 +122,10 @@ class Room(NamedTuple):
             and len(self.buffers) == len(new)
             and self.end + new[0].shape[-2] <= self.buffers[0].shape[-2]
             and self.buffers[0].is_inference() == torch.is_inference_mode_enabled()
-            and self.buffers[0].dtype == new[0].dtype
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MemoryState:
     """All that an attention core knows of the past. Slots are in order of time, the newest last.
 
@@ -138,7 +137,7 @@ class MemoryState:
     memory: Tensor  # [B, N, M, D]
     length: Tensor  # [B] how many of the newest slots exist for this row
     projected: tuple[Projection, ...] | None = None
-    room: Room | Stream | None = field(default=None, repr=False, compare=False)  # to write the next steps into
+    room: Room | Stream | None = field(default=None, repr=False)  # to write the next steps into
 
     @classmethod
     def empty(cls, batch: int, num_memories: int, like: Tensor) -> MemoryState:
@@ -225,8 +224,9 @@ class MemoryState:
         return self._map(lambda x: x.to(device), also_length=True)
 
     def __reduce__(self) -> tuple[type[MemoryState], tuple[Tensor, Tensor]]:
-        """For copying and pickling: the rest follows from these."""
-        return MemoryState, (self.memory, self.length)
+        """For copying and pickling: the rest follows from these. A buffer that they are a part of is left behind."""
+        whole = self.memory.untyped_storage().nbytes() == self.memory.nbytes
+        return MemoryState, (self.memory if whole else self.memory.clone(), self.length)
 
     def tensors(self) -> dict[str, Tensor]:
         """What to save; `from_tensors` restores the state (projections follow from the weights)."""

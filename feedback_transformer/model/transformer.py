@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from feedback_transformer.config import ModelConfig
 from feedback_transformer.kernels.contract import history_of_block
 from feedback_transformer.model.block import Stack, pick
+from feedback_transformer.model.contract import check_block
 from feedback_transformer.model.memory import MemoryState
 from feedback_transformer.model.source import Source
 
@@ -40,6 +41,7 @@ class Transformer(nn.Module):
         source: Source | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """A block: x [B, T, D] -> [B, T, D]. Rows where reset [B, T] is true start with an empty memory."""
+        check_block(x, self.config.model_dim, reset)
         self.stack.check_source(source)
         state, carried = self.stack.prepare(x, state)
         steps = x.shape[1]

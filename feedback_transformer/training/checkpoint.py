@@ -113,6 +113,8 @@ def lock_folder(folder: Path) -> IO[str]:
         raise ConfigError(f"another process is training in {folder}; wait for it, or choose another --out") from None
     except OSError:
         pass  # a file system that has no locks
+    for half_written in folder.glob(".*.tmp"):  # left by a process that was killed
+        half_written.unlink(missing_ok=True)
     return file
 
 

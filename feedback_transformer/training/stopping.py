@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class DivergedError(RuntimeError):
+    """The loss, its gradient or a weight is no longer a finite number."""
+
+
 class StoppedError(RuntimeError):
     """The run was asked to stop and has saved itself."""
 

@@ -38,16 +38,12 @@ from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
 from feedback_transformer.training.record import command_line, environment, open_tensorboard, signature_of
 from feedback_transformer.training.run import RunConfig
-from feedback_transformer.training.stopping import StoppedError, stop_request
+from feedback_transformer.training.stopping import DivergedError, StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
 from feedback_transformer.training.tiny import tiny_is_zero
 
 RUNNING = 0.98  # decay of the running accuracy
 REPORT_SECONDS = 0.2  # between two progress reports
-
-
-class DivergedError(RuntimeError):
-    """The loss, its gradient or a weight is no longer a finite number."""
 
 
 def train(
@@ -180,6 +176,11 @@ class Trainer:
         self._load_memory(own)
         self.progress = Progress(**{"command": self.progress.command, **meta["progress"]})  # older ones have none
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
+        best = path.with_name("best.safetensors")
+        if best.exists() and checkpoint.load(best)[1]["progress"]["step"] > self.progress.step:
+            self.progress.best = (
+                None  # killed between the two: the best before it is gone, so this one will be written again
+            )
         checkpoint.load_random(checkpoint.without_prefix("random", own), self.device)
 
     def save_now_and_then(self, stopping: bool) -> bool:

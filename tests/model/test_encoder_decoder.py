@@ -164,7 +164,7 @@ def test_a_layer_is_dropped_for_a_whole_block(device: torch.device) -> None:
     assert 0 < sum(kept) < 3
     memory, steps = None, []
     for t in range(6):
-        step, memory = model.core.step(x[:, t], memory, source, kept)
+        step, memory = model.core._step(x[:, t], memory, source, kept)
         steps.append(step)
     torch.testing.assert_close(torch.stack(steps, dim=1), y, **EXACT)
 

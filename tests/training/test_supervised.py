@@ -24,9 +24,9 @@ from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.run import RunConfig
-from feedback_transformer.training.stopping import StoppedError
+from feedback_transformer.training.stopping import DivergedError, StoppedError
 from feedback_transformer.training.stream import TrainingStream
-from feedback_transformer.training.supervised import DivergedError, Trainer, train
+from feedback_transformer.training.supervised import Trainer, train
 
 CPU = torch.device("cpu")
 
@@ -230,6 +230,31 @@ def test_best_weights_that_are_not_of_the_best_step_are_not_scored(tmp_path: Pat
     trainer.save("best")  # as a second process would
     with pytest.raises(ConfigError, match="is of step 2, not of 1; train it again"):
         trainer.finish()
+
+
+def test_a_run_killed_after_its_best_weights_goes_on_though_they_now_score_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine may round otherwise; the best before these weights is gone, so they stay the best."""
+    found = iter([0.5, 0.9, 0.4, 0.3])
+    monkeypatch.setattr(supervised, "score", lambda *_: {"accuracy": next(found)})
+    run = small_run(steps=2, eval_every=1)
+    trainer = Trainer(run, tmp_path, CPU)
+    trainer.begin(resume=False)
+    trainer.update()
+    trainer.evaluate()
+    trainer.update()
+    monkeypatch.setattr(trainer, "save", lambda name, save=trainer.save: save(name) if name == "best" else None)
+    trainer.evaluate()  # killed before "last"
+    trainer.lock.close()
+    assert train(run, tmp_path, resume=True)["best"] == {"step": 2, "accuracy": 0.4}
+
+
+def test_what_a_killed_process_has_half_written_is_removed(tmp_path: Path) -> None:
+    half = tmp_path / ".last.safetensors.123.tmp"
+    half.write_text("half")
+    with checkpoint.lock_folder(tmp_path):
+        assert not half.exists()
 
 
 def test_the_memory_goes_on_from_block_to_block_and_begins_anew_with_a_pass(tmp_path: Path) -> None:
