@@ -40,7 +40,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PIP) torch
-	$(PIP) -e ".[tensorboard]"
+	$(PIP) -e ".[tensorboard,translation]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import itertools
 import sys
 from collections.abc import Callable, Sequence
@@ -53,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain("interrupted", INTERRUPTED)
     except BrokenPipeError:
         return FAILED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        return complain(f"cannot write the output ({error.strerror})", FAILED)
 
 
 def understand(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -61,7 +66,8 @@ def understand(arguments: Sequence[str] | None) -> argparse.Namespace:
     options, rest = parser.parse_known_args(arguments)
     strange = [word for word in rest if word.startswith("-") or "overrides" not in options]
     if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+        fields = "; a field is set with field=value, for example steps=10" if "overrides" in options else ""
+        parser.error(f"unrecognized arguments: {' '.join(strange)}{fields}")
     if rest:
         options.overrides += rest  # argparse by itself does not take field=value after options
     return options

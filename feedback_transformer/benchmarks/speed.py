@@ -28,10 +28,13 @@ def take_turns(
     patience: float = PATIENCE,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Name, float]:
-    """Seconds per call of each, the best of `repeats` turns; the first turn also serves as warm-up.
+    """Seconds per call of each, the best of `repeats` turns; the first of several also serves as warm-up.
 
     A contender that has had two turns and `patience` seconds gets no third: it is too slow for warm-up to matter.
     """
+    if repeats == 1:
+        for run in runs.values():
+            run()
     best, spent = dict.fromkeys(runs, float("inf")), dict.fromkeys(runs, 0.0)
     for turn in range(repeats):
         for name, run in runs.items():

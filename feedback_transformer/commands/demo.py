@@ -37,14 +37,15 @@ result at once.
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--out", type=Path, default=Path("demo"), help="folder for runs and pictures (demo)")
+    sub.add_argument("--out", type=Path, help="folder for runs and pictures (demo; demo-smoke with --preset smoke)")
     sub.add_argument("--preset", default="laptop", help="laptop, or smoke to check in seconds that it runs (laptop)")
     sub.add_argument("--jobs", type=positive_number, default=2, help="trainings to run at a time, each on one core (2)")
     sub.add_argument("--seed", type=seed_number, default=0, help="seed of the weights and the walks (0)")
 
 
 def run(options: argparse.Namespace) -> int:
-    return demo(options.out, options.preset, options.jobs, options.seed)
+    usual = Path("demo" if options.preset == "laptop" else f"demo-{options.preset}")
+    return demo(options.out or usual, options.preset, options.jobs, options.seed)
 
 
 def demo(folder: Path, scale: str, jobs: int, seed: int) -> int:

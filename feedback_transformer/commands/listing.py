@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         table = Table("engine", "description", "covers", title="engines, preferred first", title_justify="left")
         for row in engines():
             covers = f"{row['compositions']}; device: {row['devices']}; {row['dtypes']}; auto: {row['auto']}"
-            missing = "" if row["available"] == "yes" else f"; not available: {row['available']}"
-            table.add_row(row["name"], row["summary"], covers + missing)
+            runs = "runs here" if row["available"] == "yes" else f"cannot run here: {row['available']}"
+            table.add_row(row["name"], row["summary"], f"{covers}; {runs}")
         console.print(table)
     if options.what in (None, "experiments"):
         table = Table("experiment", "description", "in the paper", title="experiments", title_justify="left")

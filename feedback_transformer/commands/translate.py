@@ -165,7 +165,8 @@ def run_translate(options: argparse.Namespace) -> int:
             target.flush()
             lines, words = lines + len(written), words + sum(len(text.split()) for text in written)
     seconds = time.monotonic() - start
-    print(f"{lines:,} lines, {words:,} words, {words / max(seconds, 1e-9):,.1f} words/s", file=sys.stderr)
+    speed = f"{words / max(seconds, 1e-9):,.1f} words/s"
+    print(f"{lines:,} line{'s' * (lines != 1)}, {words:,} word{'s' * (words != 1)}, {speed}", file=sys.stderr)
     return 0
 
 

@@ -49,9 +49,9 @@ def scoring_blocks(
 
     Each lane but the first starts `context` tokens before its part, which it reads without labels, so that the first
     token of its part is predicted with as full a memory as any. The first lane has nothing to read there: it reads
-    zeros, and is reset where the text begins.
+    zeros, and is reset where the text begins. If it is the only one, it begins there.
     """
-    total = len(tokens) - 1
+    total, context = len(tokens) - 1, context if batch_size > 1 else 0
     part = -(-total // batch_size)
     begins = np.arange(batch_size) * part - context
     for at in range(0, part + context, steps):

@@ -60,9 +60,12 @@ class Sampling:
 def generate(
     model: nn.Module, prompt: Tensor, sampling: Sampling, generator: torch.Generator | None = None
 ) -> Iterator[Tensor]:
-    """Tokens [B], one after the other and endlessly, that continue prompts [B, n]."""
-    if not prompt.shape[1]:
-        raise ConfigError("a prompt needs at least one token")
+    """Tokens [B], one after the other and endlessly, that continue prompts [B, n].
+
+    The model is used as it is: one in training mode (`model.train()`) drops out.
+    """
+    if prompt.ndim != 2 or not prompt.shape[1]:
+        raise ConfigError(f"prompts must be [B, n] with at least one token; they are {list(prompt.shape)}")
     logits, state = None, None
     for block in torch.split(prompt, BLOCK, dim=1):
         logits, state = model(block, state)

@@ -307,8 +307,10 @@ def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> No
     )
     for name, weight, shape in zip(BlockWeights._fields, weights, wanted, strict=True):
         check_device(name, weight)
-        if weight is not None and (tuple(weight.shape) != shape or weight.dtype != x.dtype):
-            raise ValueError(f"{name} must be {shape} in {x.dtype}; it is {tuple(weight.shape)} in {weight.dtype}")
+        if weight is not None and weight.dtype != x.dtype:
+            raise ValueError(f"x is {x.dtype}, but the weights ({name}) are {weight.dtype}; convert one of them")
+        if weight is not None and tuple(weight.shape) != shape:
+            raise ValueError(f"{name} must be {shape}; it is {tuple(weight.shape)}")
 
 
 def check_source(x: Tensor, weights: BlockWeights, options: BlockOptions, source: Source | None) -> None:

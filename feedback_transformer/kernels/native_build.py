@@ -71,9 +71,12 @@ def cache_directory() -> Path:
 
 def find_compiler() -> str:
     """CXX if it is set, else the first of c++, g++, clang++."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        if name and (path := shutil.which(name)):
+    chosen = os.environ.get("CXX")
+    for name in (chosen,) if chosen else ("c++", "g++", "clang++"):
+        if path := shutil.which(name):
             return path
+    if chosen:
+        raise BuildError(f"the native engine needs a C++ compiler, and CXX = {chosen!r} is not one that can be run")
     raise BuildError(
         "the native engine needs a C++ compiler and none was found (CXX, c++, g++, clang++); "
         "install one, for example with `apt-get install g++`"

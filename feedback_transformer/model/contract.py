@@ -58,5 +58,14 @@ def check_block(x: Tensor, width: int, reset: Tensor | None = None) -> None:
     """The same for a block."""
     if x.ndim != 3 or x.shape[2] != width or not x.shape[0] or not x.shape[1]:
         raise ValueError(f"x must be [B, T, {width}] with at least one row and one step; it is {tuple(x.shape)}")
-    if reset is not None and reset.shape != x.shape[:2]:
-        raise ValueError(f"reset must be {tuple(x.shape[:2])}, one for each row and step; it is {tuple(reset.shape)}")
+    if reset is not None and (reset.shape != x.shape[:2] or reset.dtype != torch.bool):
+        raise ValueError(
+            f"reset must be {tuple(x.shape[:2])} of torch.bool, one for each row and step; it is "
+            f"{tuple(reset.shape)} of {reset.dtype}"
+        )
+
+
+def check_rows(rows: int, x: Tensor) -> None:
+    """An error if a state is of other streams than the input."""
+    if rows != len(x):
+        raise ValueError(f"the state has {rows} rows and x has {len(x)}; continue with as many, or reorder the state")

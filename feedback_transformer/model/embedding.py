@@ -21,8 +21,10 @@ from feedback_transformer.kernels.few_rows import linear
 NARROWING = 4
 
 
-def check_tokens(tokens: Tensor, size: int) -> None:
-    """Raise an error for tokens outside a vocabulary of that size."""
+def check_tokens(tokens: Tensor, size: int, shape: str = "[B, T]") -> None:
+    """Raise an error for tokens of another shape, or outside a vocabulary of that size."""
+    if tokens.ndim != shape.count(",") + 1:
+        raise ValueError(f"tokens must be {shape}; they are {list(tokens.shape)}")
     # On an accelerator this would wait for the device; there, and in a graph, the data's own checks must suffice.
     if torch.compiler.is_compiling() or tokens.device.type != "cpu" or not tokens.numel():
         return

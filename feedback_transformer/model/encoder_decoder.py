@@ -67,8 +67,8 @@ class EncoderDecoder(nn.Module):
         """The adaptive spans of all layers, whose penalty is added to the training loss."""
         return [module for module in self.modules() if isinstance(module, AdaptiveSpan)]
 
-    def _embed(self, tokens: Tensor) -> Tensor:
-        check_tokens(tokens, self.vocab_size)
+    def _embed(self, tokens: Tensor, shape: str = "[B, T]") -> Tensor:
+        check_tokens(tokens, self.vocab_size, shape)
         return self.embedding_dropout(self.embedding(tokens) * self.embedding_scale)
 
 
@@ -88,7 +88,7 @@ class Reader:
     def step(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """One step: tokens [B] -> logits [B, V]."""
         model = self.model
-        y, state = model.core.step(model._embed(tokens), state, self.source)  # type: ignore[operator]
+        y, state = model.core.step(model._embed(tokens, "[B]"), state, self.source)  # type: ignore[operator]
         return model.head(model.output_dropout(y)), state
 
     def reorder(self, index: Tensor) -> Reader:

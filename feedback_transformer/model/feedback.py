@@ -148,7 +148,8 @@ class FeedbackTransformer(nn.Module):
         y, memories = engine.block(x, seen, state.length.clamp(max=reach), reset, weights, options, source)
         if reset is not None:
             state = state.forget(reset)
-        return self.stack.final_norm(y), state.append(memories[:, None], None, self.config.memory_size)
+        state = state.append(memories[:, None], None, self.config.memory_size)
+        return self.stack.final_norm(y), state if reset is None else state.cleared()
 
 
 def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
 
     def step(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """One step: tokens [B] -> logits [B, V]."""
-        y, state = self.core.step(self._embed(tokens), state)  # type: ignore[operator]
+        y, state = self.core.step(self._embed(tokens, "[B]"), state)  # type: ignore[operator]
         return self.head(self.output_dropout(y)), state
 
     def losses(
@@ -95,6 +95,6 @@ class LanguageModel(nn.Module):
         """The state whose `tensors()` these are."""
         return STATES[self.config.core].from_tensors(tensors)
 
-    def _embed(self, tokens: Tensor) -> Tensor:
-        check_tokens(tokens, self.vocab_size)
+    def _embed(self, tokens: Tensor, shape: str = "[B, T]") -> Tensor:
+        check_tokens(tokens, self.vocab_size, shape)
         return self.embedding_dropout(self.embedding(tokens))

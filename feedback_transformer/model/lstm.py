@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.model.contract import check_block
+from feedback_transformer.model.contract import check_block, check_rows
 
 SHUT = -1e4  # a gate's input: exactly zero after the sigmoid, in every dtype
 
@@ -35,7 +35,7 @@ class LSTMState:
         return self._map(lambda x: x.index_select(0, index))
 
     def to(self, device: torch.device | str) -> LSTMState:
-        return self._map(lambda x: x.to(device))
+        return self._map(lambda x: x.to(torch.device(device)))
 
     def tensors(self) -> dict[str, Tensor]:
         """What to save; `from_tensors` restores the state."""
@@ -70,7 +70,9 @@ class LSTM(nn.Module):
     ) -> tuple[Tensor, LSTMState]:
         """A block: x [B, T, D] -> [B, T, D]. Where reset [B, T] is true, the row's state is zero before that step."""
         check_block(x, self.config.model_dim, reset)
-        state = None if state is None else state._map(lambda own: own.to(x.dtype))
+        if state is not None:
+            check_rows(len(state.hidden), x)
+            state = state._map(lambda own: own.to(x.dtype))
         if reset is None or not reset.any():
             return self._run(x, state)
         if state is None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import check_composition
+from feedback_transformer.model.contract import check_rows
 
 if TYPE_CHECKING:
     from feedback_transformer.kernels.decoding import Stream
@@ -150,6 +151,7 @@ class MemoryState:
         projections are dropped."""
         if state is None:
             return cls.empty(len(x), num_memories, like=x)
+        check_rows(len(state.length), x)
         return state if state.memory.dtype == x.dtype else cls(state.memory.to(x.dtype), state.length)
 
     @classmethod
@@ -186,6 +188,12 @@ class MemoryState:
         length = torch.where(last_reset >= 0, -last_reset, self.length)
         return MemoryState(self.memory, length, self.projected)
 
+    def cleared(self) -> MemoryState:
+        """The same with zeros in the slots that do not exist, as `reset` leaves them."""
+        slots = self.memory.shape[2]
+        gone = torch.arange(slots, device=self.length.device) < slots - self.length[:, None]
+        return MemoryState(self.memory.masked_fill(gone[:, None, :, None], 0), self.length, self.projected)
+
     def known_full(self) -> bool:
         """Whether every slot exists for every row; False where that would mean waiting for a device."""
         slots = self.memory.shape[2]
@@ -221,7 +229,7 @@ class MemoryState:
         return self._map(lambda x: x.index_select(0, index), also_length=True)
 
     def to(self, device: torch.device | str) -> MemoryState:
-        return self._map(lambda x: x.to(device), also_length=True)
+        return self._map(lambda x: x.to(torch.device(device)), also_length=True)
 
     def __reduce__(self) -> tuple[type[MemoryState], tuple[Tensor, Tensor]]:
         """For copying and pickling: the rest follows from these. A buffer that they are a part of is left behind."""

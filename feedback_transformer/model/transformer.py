@@ -64,4 +64,4 @@ class Transformer(nn.Module):
         # Further steps reuse these keys and values; the next block computes its own, with its current weights.
         kept = tuple(projected) if steps == 1 else None
         state = state.append(torch.stack(inputs, dim=1), kept, self.config.memory_size, self.stack.reach())
-        return self.stack.final_norm(x), state
+        return self.stack.final_norm(x), state if reset is None else state.cleared()

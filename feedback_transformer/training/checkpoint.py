@@ -26,6 +26,7 @@ except ImportError:  # Windows
 
 HEADER = "feedback-transformer"
 FORMAT = 1
+ANOTHER = "take another one (a run also resumes from its best.safetensors, copied to last.safetensors)"
 
 
 class CheckpointError(ValueError):
@@ -51,9 +52,9 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             meta = json.loads(header)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
-        raise CheckpointError(f"{path} is truncated or not a checkpoint ({error}); take another one") from None
+        raise CheckpointError(f"{path} is truncated or not a checkpoint ({error}); {ANOTHER}") from None
     if not isinstance(meta, dict):
-        raise CheckpointError(f"{path} is damaged: its header is not a checkpoint's; take another one")
+        raise CheckpointError(f"{path} is damaged: its header is not a checkpoint's; {ANOTHER}")
     if meta.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {meta.get('format')!r}; this version reads format {FORMAT}")
     return tensors, meta

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+RUNNING = 0.98  # decay of the running accuracy
 PLAIN_SECONDS = 30.0  # between two plain lines
 
 
@@ -33,7 +34,8 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    running_accuracy: float = 0.0
+    running_accuracy: float = 0.0  # from zero, so that a stage is not passed by a few lucky updates
+    running_updates: int = 0  # that it is of
     best: float | None = None
     best_step: int = 0
     evaluations_since_best: int = 0
@@ -41,6 +43,16 @@ class Progress:
     command: str = ""  # that began it
     commits: list[str | None] = field(default_factory=list)  # of the code it was run with
     curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def see(self, accuracy: float) -> None:
+        """Take the accuracy of an update into the running one."""
+        self.running_accuracy = RUNNING * self.running_accuracy + (1 - RUNNING) * accuracy
+        self.running_updates += 1
+
+    @property
+    def accuracy(self) -> float:
+        """The running accuracy as a mean of what was seen since it began."""
+        return self.running_accuracy / (1 - RUNNING**self.running_updates) if self.running_updates else 0.0
 
 
 @dataclass(frozen=True)

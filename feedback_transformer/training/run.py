@@ -48,6 +48,10 @@ class RunConfig:
 
     def with_task(self, assignments: Mapping[str, str]) -> RunConfig:
         """The same for a trained model, whose task alone can be set."""
+        known = {name for section in self.sections().values() for name in field_types(type(section))}
+        for name in assignments:
+            if "." not in name and name not in known:
+                raise ConfigError(f"the task has no field {name!r}{nearest(name, field_types(type(self.task)))}")
         changed = self.override(assignments)
         misfit = [text for text in self.differences(changed) if not text.startswith("task.")]
         if misfit:

@@ -42,7 +42,6 @@ from feedback_transformer.training.stopping import DivergedError, StoppedError, 
 from feedback_transformer.training.stream import TrainingStream
 from feedback_transformer.training.tiny import tiny_is_zero
 
-RUNNING = 0.98  # decay of the running accuracy
 REPORT_SECONDS = 0.2  # between two progress reports
 
 
@@ -174,7 +173,8 @@ class Trainer:
         self.stream.seek(meta["stream"])
         own = checkpoint.without_prefix(f"process.{self.team.rank}", tensors)
         self._load_memory(own)
-        self.progress = Progress(**{"command": self.progress.command, **meta["progress"]})  # older ones have none
+        older = {"command": self.progress.command, "running_updates": meta["progress"]["step"]}  # they have none
+        self.progress = Progress(**{**older, **meta["progress"]})
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
         best = path.with_name("best.safetensors")
         if best.exists() and checkpoint.load(best)[1]["progress"]["step"] > self.progress.step:
@@ -243,8 +243,7 @@ class Trainer:
         self.progress.tokens += tokens
         self.losses.append(loss)
         if accuracy is not None:
-            running = self.progress.running_accuracy
-            self.progress.running_accuracy = RUNNING * running + (1 - RUNNING) * accuracy
+            self.progress.see(accuracy)
         self._advance_curriculum()
 
     def _forward_backward(self, rows: list[Tensor], begins: bool) -> tuple[float, int, int]:
@@ -290,7 +289,7 @@ class Trainer:
         deadline = train.curriculum_deadline * train.steps * (stream.stage + 1) / (len(stream.stages) - 1)
         if passed or self.progress.step >= deadline:
             stream.advance_stage()
-            self.progress.running_accuracy = 0.0
+            self.progress.running_accuracy, self.progress.running_updates = 0.0, 0
 
     # ---------------------------------------------------------------- looking at it
 
@@ -312,7 +311,7 @@ class Trainer:
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 2),
             "loss": sum(self.losses) / max(1, len(self.losses)),
-            **({"running_accuracy": progress.running_accuracy} if self.measure else {}),
+            **({"running_accuracy": progress.accuracy} if self.measure else {}),
             "stage": self.stream.stage,
             "rate": rate_at(progress.step - 1, self.run.train, self.main_steps),
             **self.curve_extras(),
@@ -353,7 +352,7 @@ class Trainer:
                 total_steps=self.total_steps,
                 tokens=progress.tokens,
                 loss=sum(self.losses[-20:]) / len(self.losses[-20:]) if self.losses else progress.curve[-1]["loss"],
-                accuracy=progress.running_accuracy,
+                accuracy=progress.accuracy,
                 stage=self.stream.stage,
                 num_stages=len(self.stream.stages),
                 tokens_per_second=speed,

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import register_module_forward_hook
 
 from feedback_transformer import ConfigError, FeedbackTransformer, LanguageModel, ModelConfig
+from feedback_transformer.decoding.sampling import Sampling, generate
 from feedback_transformer.model.cores import CORES
 
 CONFIG = ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=4)
@@ -32,8 +33,12 @@ def test_what_is_no_block_or_step_is_a_sentence(kind: str) -> None:
     for x in (block(2, 0), block(0, 2), block(2), block(2, 3)[..., :8]):
         with pytest.raises(ValueError, match=r"x must be \[B, T, 16\] with at least one row and one step; it is \("):
             core(x)
-    with pytest.raises(ValueError, match=r"reset must be \(2, 3\), one for each row and step; it is \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"reset must be \(2, 3\) of torch.bool, one for each row"):
         core(block(2, 3), None, torch.zeros(2, 4, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"it is \(2, 3\) of torch.int64"):
+        core(block(2, 3), None, torch.zeros(2, 3, dtype=torch.long))
+    with pytest.raises(ValueError, match="the state has 2 rows and x has 3; continue with as many"):
+        core(block(3, 1), core(block(2, 1))[1])
     with torch.no_grad(), pytest.raises(ValueError, match="at least one row"):
         core.step(block(0))
 
@@ -143,6 +148,28 @@ def test_a_norm_whose_epsilon_changes_in_mid_stream_computes_with_it() -> None:
     y, _ = core.step(x, state)
     core.engine = "loop"
     torch.testing.assert_close(y, core.step(x, state.detach())[0])
+
+
+def test_tokens_of_another_shape_are_a_sentence() -> None:
+    model = LanguageModel(CONFIG, vocab_size=5)
+    with pytest.raises(ValueError, match=r"tokens must be \[B, T\]; they are \[3\]"):
+        model(torch.tensor([1, 2, 3]))
+    with pytest.raises(ValueError, match=r"tokens must be \[B\]; they are \[1, 2\]"):
+        model.step(torch.tensor([[1, 2]]))
+    with pytest.raises(ConfigError, match=r"prompts must be \[B, n\] with at least one token; they are \[2\]"):
+        next(generate(model, torch.tensor([1, 2]), Sampling()))
+
+
+@pytest.mark.parametrize("kind", ["feedback", "transformer"])
+@pytest.mark.parametrize("engine", ["native", "fused", "loop"])
+def test_slots_that_a_reset_has_emptied_are_zero_after_a_block(kind: str, engine: str) -> None:
+    core, x, reset = make(kind), block(2, 3), torch.tensor([[False, False, True], [False, False, False]])
+    core.engine = engine
+    _, state = core(x, None, reset)
+    by_rows = [core(x[:1, 2:])[1].memory[0], core(x[1:])[1].memory[0]]
+    torch.testing.assert_close(state.memory[0, :, 2:], by_rows[0])
+    assert not state.memory[0, :, :2].any()
+    torch.testing.assert_close(state.memory[1], by_rows[1])
 
 
 def test_the_step_loop_compiles_into_one_graph() -> None:
