@@ -219,6 +219,10 @@ def test_a_config_that_does_not_fit_the_checkpoint_is_a_sentence(
     capsys: pytest.CaptureFixture[str], trained: Path, tmp_path: Path
 ) -> None:
     assert "only fields of the task can be set" in complaint(capsys, "evaluate", str(trained), "num_layers=3")
+    assert "the task has no field 'lenght'; did you mean 'length'?" in complaint(
+        capsys, "evaluate", str(trained), "lenght=3"
+    )
+    assert "num_layers" not in complaint(capsys, "evaluate", str(trained), "zzzz=3")
     assert "64 output symbols, this task 4 and 9" in complaint(capsys, "evaluate", str(trained), "size=3")
     (tmp_path / "half.safetensors").write_bytes((trained / "best.safetensors").read_bytes()[:999])
     assert "truncated" in complaint(capsys, "evaluate", str(tmp_path / "half.safetensors"))
@@ -259,3 +263,19 @@ def test_the_recorded_command_is_the_one_that_began_the_run(tmp_path: Path, monk
         record = json.loads((tmp_path / "run" / "record.json").read_text())
         began = "feedback-transformer train random-walk --preset smoke --quiet 'curriculum=length=4;length=6'"
         assert record["command"] == began
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "feedback_transformer", "list", "tasks"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "cannot write the output (No space left on device)" in ended.stderr
+
+
+def test_a_field_given_as_an_option_is_told_how(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "random-walk", "--steps", "10"])
+    assert "unrecognized arguments: --steps; a field is set with field=value" in capsys.readouterr().err

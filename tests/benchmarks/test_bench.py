@@ -15,6 +15,7 @@ from feedback_transformer.benchmarks.contenders import set_spans
 from feedback_transformer.benchmarks.language import SMALL
 from feedback_transformer.benchmarks.shapes import SHAPES, find_shapes
 from feedback_transformer.benchmarks.spans import SHAPE
+from feedback_transformer.benchmarks.speed import take_turns
 from feedback_transformer.benchmarks.translation import SIX_TWO, zipf
 from feedback_transformer.commands.bench import WHOLE, _place, add_arguments, run
 from feedback_transformer.config import ConfigError
@@ -227,3 +228,14 @@ def test_a_file_that_is_no_record_of_a_benchmark_is_refused(tmp_path: Path) -> N
         (tmp_path / "file.json").write_text(text)
         with pytest.raises(ConfigError, match=rf"file.json {re.escape(sentence)}"):
             bench("--from-record", str(tmp_path / "file.json"))
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_first_call_that_is_slow_does_not_count(repeats: int) -> None:
+    """Building the engine, filling caches: with one turn only, there is one more call before it."""
+    durations, now = iter([9.0, 1.0, 1.0]), [0.0]
+
+    def run() -> None:
+        now[0] += next(durations)
+
+    assert take_turns({"only": run}, repeats, clock=lambda: now[0]) == {"only": 1.0}

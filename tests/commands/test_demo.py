@@ -41,3 +41,13 @@ def test_a_demo_folder_of_other_settings_is_not_mistaken_for_this_one(
     assert main(run) == 0
     assert main(["demo", "--preset", "smoke", "--out", str(tmp_path)]) == 2
     assert "holds another run (train.steps is 3, not 20)" in capsys.readouterr().err
+
+
+def test_the_smoke_demo_leaves_the_folder_of_the_real_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = []
+    monkeypatch.setattr("feedback_transformer.commands.demo.demo", lambda folder, *_: chosen.append(folder) or 0)
+    for preset in ("smoke", "laptop"):
+        assert main(["demo", "--preset", preset]) == 0
+    assert chosen == [Path("demo-smoke"), Path("demo")]

@@ -40,6 +40,12 @@ def test_a_missing_compiler_is_said_with_the_way_out(monkeypatch: pytest.MonkeyP
     assert "apt-get install g++" in reason
 
 
+def test_a_compiler_that_was_named_and_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/no/compiler")
+    with pytest.raises(native_build.BuildError, match="CXX = '/no/compiler' is not one that can be run"):
+        native_build.find_compiler()
+
+
 def test_a_cache_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEEDBACK_TRANSFORMER_CACHE", str(tmp_path / "file"))

@@ -58,6 +58,14 @@ def test_every_token_but_the_first_is_scored_once_after_its_context(total: int, 
     assert sorted(asked) == list(range(1, total))
 
 
+def test_a_single_lane_begins_where_the_text_does() -> None:
+    (tokens, labels, reset), *others = scoring_blocks(np.arange(5, dtype=np.uint8), 1, context=100, steps=64)
+    assert not others
+    assert tokens.tolist() == [[0, 1, 2, 3]]
+    assert labels.tolist() == [[1, 2, 3, 4]]
+    assert reset.tolist() == [[True, False, False, False]]
+
+
 class Counter(nn.Module):
     """Charges as many nats as it has read since the last reset, at most `memory_size`: shows who lacks context."""
 

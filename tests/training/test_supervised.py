@@ -23,6 +23,7 @@ from feedback_transformer.training import checkpoint, record, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.learner import Learner
 from feedback_transformer.training.loading import load_run
+from feedback_transformer.training.progress import Progress
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import DivergedError, StoppedError
 from feedback_transformer.training.stream import TrainingStream
@@ -248,6 +249,15 @@ def test_a_run_killed_after_its_best_weights_goes_on_though_they_now_score_less(
     trainer.evaluate()  # killed before "last"
     trainer.lock.close()
     assert train(run, tmp_path, resume=True)["best"] == {"step": 2, "accuracy": 0.4}
+
+
+def test_the_accuracy_that_is_shown_is_a_mean_and_the_one_that_passes_a_stage_starts_at_zero() -> None:
+    progress = Progress()
+    assert progress.accuracy == 0
+    for accuracy in (1.0, 1.0, 0.0):
+        progress.see(accuracy)
+    assert 0.65 < progress.accuracy < 0.67
+    assert progress.running_accuracy < 0.05
 
 
 def test_what_a_killed_process_has_half_written_is_removed(tmp_path: Path) -> None:
