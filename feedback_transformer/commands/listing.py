@@ -18,6 +18,11 @@ from feedback_transformer.kernels import engines
 from feedback_transformer.presets import SCALES
 from feedback_transformer.tasks import TASKS
 
+SECTIONS: dict[type, str] = {
+    ModelConfig: "ModelConfig",
+    TrainConfig: "TrainConfig",
+    ActConfig: "ActConfig (worlds, besides those of TrainConfig)",
+}
 LISTS = ("tasks", "corpora", "presets", "engines", "experiments", "fields")
 HELP = """\
 examples:
@@ -64,8 +69,12 @@ def run(options: argparse.Namespace) -> int:
             table.add_row(name, "all of them" if name == "all" else ", ".join(members), "-")
         console.print(table)
     if options.what == "fields":
-        for kind in (ModelConfig, TrainConfig, ActConfig, *dict.fromkeys(type(entry.task) for entry in TASKS.values())):
-            table = Table("field", "default", "meaning", title=kind.__name__, title_justify="left")
+        users: dict[type, list[str]] = {}
+        for name, entry in TASKS.items():
+            users.setdefault(type(entry.task), []).append(name)
+        told = {kind: f"{kind.__name__} ({', '.join(names)})" for kind, names in users.items()}
+        for kind, title in {**SECTIONS, **told}.items():
+            table = Table("field", "default", "meaning", title=title, title_justify="left")
             inherited = {field.name for field in fields(TrainConfig)} if kind is ActConfig else set()
             for field in fields(kind):
                 if field.name in inherited:

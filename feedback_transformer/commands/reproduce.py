@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from feedback_transformer.commands import bench
@@ -168,9 +170,10 @@ def wanted(experiments: list[Experiment], scale: str, seeds: int | None) -> dict
 
 
 def show_table(title: str, header: list[str], rows: list[list[str]], console: Console) -> None:
-    table = Table(title=title, title_justify="left")
-    for name in header:
-        table.add_column(name, overflow="fold")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column in zip(header, *rows, strict=True):
+        words = [word for cell in column for word in cell.split()]
+        table.add_column(column[0], overflow="fold", min_width=min(12, max(map(len, words))))
     for row in rows:
         table.add_row(*(cell.replace("`", "") for cell in row))
     console.print(table)
@@ -182,7 +185,7 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
     show_table(experiment.title, header, rows, console)
     for answer in outcome.claims():
         numbers = f" ({answer.here})" if answer.here else ""
-        console.print(f"  {answer.words}: {answer.verdict}{numbers}", highlight=False)
+        console.print(Padding(f"{answer.words}: {answer.verdict}{numbers}", (0, 0, 0, 2)), highlight=False)
     picture = results / f"{experiment.name}.svg"
     if draw(outcome, picture):
         console.print(f"Picture: {picture}")
