@@ -90,6 +90,16 @@ class Source(NamedTuple):
         return self.reorder(torch.arange(count, device=self.mask.device).repeat_interleave(rows // count))
 
 
+def out_of_span(mask: Tensor) -> Tensor:
+    """mask [.., M], oldest first -> which memories a head with this span does not see: those of weight zero, but for
+    the nearest of them, whose mask has a gradient if it is at the foot of the ramp.
+
+    Their scores are left out of the softmax: one that is far above the others' would leave nothing for these.
+    """
+    zero = mask.detach() == 0
+    return zero & torch.cat([zero[..., 1:], torch.zeros_like(zero[..., :1])], dim=-1)
+
+
 def sharpness(history: Tensor, dtype: torch.dtype) -> Tensor:
     """The factor of a query that sees `history` memories; it offsets that attention thins out over more of them."""
     return torch.log1p(history.to(dtype)) / 3

@@ -21,8 +21,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from feedback_transformer.kernels.contract import out_of_span
 from feedback_transformer.kernels.norms import Norm, ResidualSum, norm_backward, normalise
 from feedback_transformer.kernels.source_steps import SourceStep, SourceUndone, read_source, source_backward
+from feedback_transformer.kernels.windowed import lowest
 
 aten = torch.ops.aten
 
@@ -184,6 +186,8 @@ def _attend(
     heads = query.view(len(keys), -1)
     scores = torch.mm(heads, position) if offsets is None else torch.addmm(offsets, heads, position)
     scores = torch.baddbmm(scores.unsqueeze(1), heads.unsqueeze(1), keys.transpose(1, 2)).squeeze(1)
+    if span is not None:
+        scores.view(len(scores) // len(span), *span.shape).masked_fill_(out_of_span(span), lowest(scores))
     torch.softmax(scores, -1, out=attention)
     if alive is not None:
         attention.mul_(alive)

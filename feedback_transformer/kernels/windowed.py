@@ -61,12 +61,16 @@ def visible(history: Tensor, num_keys: int) -> Tensor:
     return ((distance >= 1) & (distance <= history[..., None])).unsqueeze(1)
 
 
-def windowed_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
+def windowed_weights(
+    query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None, hidden: Tensor | None = None
+) -> Tensor:
     """query [B, H, T, K], keys [B, H, M, K] -> P [B, H, T, M]
 
     history [B, T] is how many memories exist before each query; None if all do. Where none does, P is meaningless.
+    hidden [H, T, M]: further memories that a head does not see.
     """
-    result: Tensor = _Weights.apply(query, keys, *positions.to(query.dtype), history)  # type: ignore[no-untyped-call]
+    given = (query, keys, *positions.to(query.dtype), history, hidden)
+    result: Tensor = _Weights.apply(*given)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -89,10 +93,17 @@ def windowed_attention(
 class _Weights(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys: Tensor, position: Tensor, bias: Tensor | None, skip: int, history: Tensor | None
+        ctx: Any,
+        query: Tensor,
+        keys: Tensor,
+        position: Tensor,
+        bias: Tensor | None,
+        skip: int,
+        history: Tensor | None,
+        hidden: Tensor | None,
     ) -> Tensor:
         positions = Positions(position, bias, skip)
-        weights = _weights(query, keys, positions, history)
+        weights = _weights(query, keys, positions, history, hidden)
         ctx.save_for_backward(query, keys, weights, position, bias)
         ctx.skip = skip
         return weights
@@ -102,7 +113,7 @@ class _Weights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, weights, position, bias = ctx.saved_tensors
         dscores = torch._softmax_backward_data(grad, weights, -1, weights.dtype)
-        return *_score_gradients(dscores, query, keys, Positions(position, bias, ctx.skip)), None, None
+        return *_score_gradients(dscores, query, keys, Positions(position, bias, ctx.skip)), None, None, None
 
 
 class _Attention(torch.autograd.Function):
@@ -167,7 +178,9 @@ def _parts(query: Tensor, keys: Tensor, history: Tensor | None) -> Iterator[tupl
         at = rows.stop
 
 
-def _weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
+def _weights(
+    query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None, hidden: Tensor | None = None
+) -> Tensor:
     """P [B, H, T, M]"""
     q, k = query.flatten(0, 1), keys.flatten(0, 1)
     padded, columns = _padded(q, positions.keys, lowest(q))
@@ -178,6 +191,8 @@ def _weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor 
     scores = scores.view(*query.shape[:3], -1)
     if history is not None:
         scores.masked_fill_(~visible(history, keys.shape[2]), lowest(scores))
+    if hidden is not None:
+        scores.masked_fill_(hidden, lowest(scores))
     return torch.softmax(scores, dim=-1, out=scores)  # in place, since softmax goes row by row: fresh memory is slower
 
 

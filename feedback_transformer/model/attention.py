@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from feedback_transformer.kernels.contract import sharpness
+from feedback_transformer.kernels.contract import out_of_span, sharpness
 from feedback_transformer.kernels.dropout import keep_mask
 from feedback_transformer.kernels.windowed import (
     Positions,
@@ -127,9 +127,11 @@ class Attention(nn.Module):
             mixed = windowed_attention(query, keys, values, positions, history)
         else:
             weights = windowed_weights if steps > 1 else single_weights
-            probabilities = weights(query, keys, positions, history)
-            if self.span is not None:
-                probabilities = weigh(probabilities, self.span.mask(distances(steps, num_keys, x.device)).to(x.dtype))
+            if self.span is None:
+                probabilities = weights(query, keys, positions, history)
+            else:
+                mask = self.span.mask(distances(steps, num_keys, x.device)).to(x.dtype)
+                probabilities = weigh(weights(query, keys, positions, history, out_of_span(mask)), mask)
             mixed = self.dropout(probabilities) @ values
         if history is not None:
             # A row that sees nothing has attended to hidden slots: set its output to zero.
@@ -137,13 +139,17 @@ class Attention(nn.Module):
         return self.to_output(mixed.transpose(1, 2).flatten(-2))
 
 
-def single_weights(query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None) -> Tensor:
-    """Attention weights [B, H, 1, M] of one query [B, H, 1, K] over keys [B, H, M, K]; no shift is needed."""
+def single_weights(
+    query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None, hidden: Tensor | None = None
+) -> Tensor:
+    """`windowed_weights` [B, H, 1, M] of one query [B, H, 1, K] over keys [B, H, M, K]; no shift is needed."""
     scores = query @ keys.transpose(-1, -2) + query @ positions.keys
     if positions.bias is not None:
         scores = scores + positions.bias[:, None]
     if history is not None:
         scores = scores.masked_fill(~visible(history, keys.shape[-2]), lowest(scores))
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, lowest(scores))
     return torch.softmax(scores, dim=-1)
 
 

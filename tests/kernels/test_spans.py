@@ -94,3 +94,19 @@ def test_steps_with_spans_equal_the_loop_also_when_a_span_grows(engine: str, ext
             found[core.engine] = y
         torch.testing.assert_close(found[engine], found["loop"], rtol=0, atol=1e-11)
         assert states[engine].memory.shape == states["loop"].memory.shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_out_of_span_may_be_far_above_those_within(engine: str, dtype: torch.dtype) -> None:
+    """In a softmax over all of them, nothing would be left for those within."""
+    config = changed(SPANS, position_slopes=(1.0, 0.1))
+    core = with_spans(new_core(config, dtype), EXTENTS["mixed"])
+    with torch.no_grad():
+        reach = max(span.reach() for span in core.stack.spans())
+        seen = max(int(span.extent.max() * config.memory_size + config.span_ramp) + 2 for span in core.stack.spans())
+        assert seen < reach
+        core.stack.position.bias[:, : config.memory_size - seen] = 3000.0
+    case = new_case(config, slots=40, dtype=dtype)
+    expected = results(core, "loop", case)
+    assert all(torch.isfinite(value).all() for value in expected.values())
+    assert_same(results(core, engine, case), expected, dtype)
