@@ -56,19 +56,21 @@ SIZE = (
 )
 COPYING = (
     f"{SIZE} up to 16 steps, scores scaled by the number of memories in sight, strings of 1 to 40 digits, many with "
-    "few different digits, four strings in a row sharing one memory, 256 test strings, 15.7M tokens"
+    "few different digits, 256 test strings, 15.7M tokens"
 )
 TOYS = (
     Toy(
         "copy", "Copy: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.762, "sequence": 0.236}, "transformer-4": {"character": 0.591, "sequence": 0.062}},
-        f"{COPYING} (47.2M in the longer row), half of the training answers beginning at a random digit",
+        f"{COPYING} (47.2M in the longer row), four strings in a row sharing one memory, half of the training answers "
+        "beginning at a random digit",
         Longer(15_360, ("feedback",)),
     ),
     Toy(
         "reverse", "Reverse: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.748, "sequence": 0.292}, "transformer-4": {"character": 0.502, "sequence": 0.059}},
-        COPYING,
+        f"{COPYING}, eight strings in a row sharing one memory, nine in ten of them asked for in parts and after cues; "
+        "six of eight heads start as those that read one to six steps back",
     ),
     Toy(
         "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),

@@ -74,13 +74,22 @@ COPYING_MODEL = replace(
 COPYING_TRAIN = replace(
     LAPTOP_TRAIN, curriculum=("length=4", "length=10", "length=20"), validation_episodes=32, test_episodes=256
 )
+# A block holds a string and its answer, so that gradients reach from the written digits to the read ones.
 LAPTOP_TOYS["copy"] = (
     COPYING_MODEL,
-    # A block holds a string and its answer, so that gradients reach from the written digits to the read ones.
     replace(COPYING_TRAIN, steps=5_120, batch_size=24, bptt=128, bptt_start=0, eval_every=640),
 )
-# With such blocks, reverse is learned in a way that does not generalise beyond the training lengths.
-LAPTOP_TOYS["reverse"] = (COPYING_MODEL, replace(COPYING_TRAIN, bptt=48, bptt_start=16, eval_every=800))
+# Reversed, what was read last was written first, so every neighbour of a digit needs a place of its own in the memory:
+# six heads begin as those that read the memories one to six steps back.
+LAPTOP_TOYS["reverse"] = (
+    replace(
+        COPYING_MODEL,
+        num_heads=8,
+        position_slopes=(4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 0.1, 0.0),
+        position_peaks=(1, 2, 3, 4, 5, 6, 0, 0),
+    ),
+    replace(COPYING_TRAIN, steps=10_240, batch_size=12, bptt=128, bptt_start=0, eval_every=1_280),
+)
 LAPTOP_TOYS["counting-1k"] = (
     # The memory starts as 96% embedding: what upper layers make of a count is a disturbance in an average over tokens.
     replace(COPYING_MODEL, head_dim=16, memory_size=2048, log_scale=False, memory_bottom=4.0),
@@ -135,7 +144,9 @@ for name, variables, steps in (("algorithmic-3", 3, 12_000), ("algorithmic-5", 5
 # Fields of the task itself.
 COPYING_FIELDS = {"min_length": "1", "plain": "0.7"}
 TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "reverse")}
-TOY_FIELDS["copy"]["anywhere"] = "0.5"  # or a model counts the digits, which ends with the training lengths
+# Or a model counts the digits, which ends with the training lengths:
+TOY_FIELDS["copy"]["anywhere"] = "0.5"
+TOY_FIELDS["reverse"] |= {"cues": "0.9", "chained": "8"}
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 TOY_FIELDS["counting-1k"] = {"small": "1.0"}
 

@@ -16,6 +16,7 @@ from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, ge
 BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
 NEAR = 0.5  # of the cues are from the string just read, others from any
 BEYOND = 16  # an answer goes on for up to this many symbols after its cue
+MORE = 9  # a cue has up to this many digits more than it needs; a model looks at no more neighbours than cues have
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,13 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
-    With `cues`, the answers to some strings are not asked for. Instead, a few digits that occur only once in the
-    strings since memory was last emptied are read again, and the answer to them goes on as it does there. So an index
-    of the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 from the 1:
+    With `cues`, the answers to some strings are not asked for. Instead, some digits that occur only once in the strings
+    since memory was last emptied are read again, and the answer to them, once it has repeated them, is asked to go on
+    as it does there. So an index of the digits does not tell the model where it is, because all strings have the same.
+    Reversing 3 1 4 from the 1:
 
         input    begin  3  1  4  next  1  go  1  3
-        label      -    -  -  -   -    -   1  3  end
+        label      -    -  -  -   -    -   -  3  end
 
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
@@ -139,7 +141,7 @@ class Copying(EpisodeTask):
             answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
             answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
             tokens += [[NEXT], string[start:stop], [GO], answer[:-1]]
-            labels += [np.full(1 + stop - start, NO_LABEL), answer]
+            labels += [np.full(1 + 2 * (stop - start), NO_LABEL), answer[stop - start :]]
             left -= len(answer)
         return np.concatenate(tokens), np.concatenate(labels)
 
@@ -161,13 +163,13 @@ def shown(digits: Array, start: int) -> int:
 
 def place(string: Array, strings: list[Array], random: np.random.Generator) -> tuple[int, int]:
     """A random place in `string`, of as many digits as it takes until they occur in none of the strings once more (but
-    for those at the beginning, if all of them do), and up to two more."""
+    for those at the beginning, if all of them do), and up to MORE digits before them."""
     text, read = bytes(string.tolist()), bytes([NEXT]).join(bytes(digits.tolist()) for digits in strings)
     stop = int(random.integers(1, len(text) + 1))
     start = stop - 1
     while start and not once(text[start:stop], read):
         start -= 1
-    return max(0, start - int(random.integers(3))), stop
+    return max(0, start - int(random.integers(MORE + 1))), stop
 
 
 def once(part: bytes, text: bytes) -> bool:

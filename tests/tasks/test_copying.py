@@ -89,7 +89,7 @@ def test_answers_begin_anywhere_without_changing_the_strings() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_cue_occurs_once_and_the_answer_goes_on_from_there(reverse: bool) -> None:
-    task = Copying(reverse=reverse, length=20, min_length=1, plain=0.5, chained=4, cues=0.7)
+    task = Copying(reverse=reverse, length=40, min_length=1, plain=0.5, chained=4, cues=0.7)
     episodes = task.episodes(400, 3)
     whole, cues, elsewhere, unfinished, strings = 0, 0, 0, 0, []
     for number, (begin, end) in enumerate(episodes.bounds()):
@@ -106,15 +106,16 @@ def test_a_cue_occurs_once_and_the_answer_goes_on_from_there(reverse: bool) -> N
             whole += 1
             continue
         assert not any(labels[: len(digits) + 1])
-        assert sum(len(turn.partition("g")[2]) for turn in turns) <= len(digits) + 20 + 16
+        assert sum(len(turn.partition("g")[2]) for turn in turns) <= len(digits) + 40 + 16
         at = 1 + len(digits)
         for turn in turns:
             cue, written = turn.split("g")
             go = at + 1 + len(cue)
             assert not any(labels[at:go])
             asked = labels[go : (at := go + 1 + len(written))]
-            assert asked[:-1] == list(written)
-            text = "".join(asked[:-1]) + ("" if asked[-1] == "end" else asked[-1])
+            assert not any(asked[: len(cue)]), "what repeats the cue is not asked for"
+            assert asked[len(cue) : -1] == list(written[len(cue) :])
+            text = written + ("" if asked[-1] == "end" else asked[-1])
             if reverse:
                 text = text[::-1]
             assert text.endswith(cue) if reverse else text.startswith(cue)
