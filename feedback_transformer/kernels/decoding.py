@@ -21,7 +21,7 @@ from feedback_transformer.kernels.contract import BlockOptions, BlockWeights, So
 from feedback_transformer.kernels.native_decoding import DecodingState, PackedOnce, PackedWeights, begin, native_step
 
 Weights = Callable[[], tuple[BlockWeights, BlockOptions]]
-SETTINGS = ("training", "p", "eps")  # of modules, that change what a step computes
+SETTINGS = {"p": ("p", "training"), "eps": ("eps",)}  # of dropouts and norms: what changes what a step computes
 
 
 class Stream(NamedTuple):
@@ -68,8 +68,9 @@ class _Pack:
         self.parents, self.names, self.parts = zip(*parts, strict=True)
         self.attributes = [vars(part) for part in self.parts]
         self.sizes = [len(attributes) for attributes in self.attributes]
-        self.settings = [(own, name) for own in self.attributes for name in SETTINGS if name in own]
-        self.values = [own[name] for own, name in self.settings]
+        chosen = [(own, name) for own in self.attributes for mark in SETTINGS.keys() & own for name in SETTINGS[mark]]
+        self.owners, self.settings = zip(*chosen, strict=True)
+        self.values = list(map(dict.get, self.owners, self.settings))
         own_hooks = (hooks for module in modules[1:] for hooks in hooks_of(module))  # a step does not call the core's
         self.hooks = [*own_hooks, *EVERY_MODULES_HOOKS]
         self.once = PackedOnce()
@@ -80,7 +81,7 @@ class _Pack:
             not any(self.hooks)
             and tuple(map(dict.get, self.parents, self.names)) == self.parts
             and list(map(len, self.attributes)) == self.sizes
-            and [own[name] for own, name in self.settings] == self.values
+            and list(map(dict.get, self.owners, self.settings)) == self.values
         )
 
     def get(self, weights: Weights) -> PackedWeights:
