@@ -27,7 +27,7 @@ from feedback_transformer.training.a2c import ActorCritic, Block, advantages
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import train
-from tests.training.test_supervised import comparable
+from tests.training.runs import comparable
 
 CPU = torch.device("cpu")
 CORES = ["feedback", "transformer", "lstm"]

@@ -24,7 +24,7 @@ from feedback_transformer.training.optimizer import rate_at
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import Trainer, train
-from tests.training.test_supervised import assert_same
+from tests.training.runs import assert_same
 
 CPU = torch.device("cpu")
 
