@@ -7,13 +7,12 @@ without an encoder; with one, they are questions of ours.
 
 from __future__ import annotations
 
-from feedback_transformer.experiments.experiment import SEEDS, Experiment, Variant
+from feedback_transformer.experiments.experiment import Experiment, Variant
 from feedback_transformer.experiments.toy_tasks import AS_MUCH_TIME, FIELDS, LABELS, TOYS, Toy, compare
 from feedback_transformer.presets import preset
 
 MODELS = ("feedback", "transformer-4")
 LONGER = 8_000  # updates of Feedback that take as long as the Transformer's 4,000
-LONGER_SEEDS = {"copy": SEEDS[:1], "reverse": SEEDS[:2]}
 
 
 def variants(toy: Toy, scale: str) -> list[Variant]:
@@ -28,7 +27,7 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
     ]
     if scale == "laptop":
         longer, label = rows[0].run.override({"steps": str(LONGER)}), f"{LABELS['feedback']}, {LONGER:,} updates"
-        rows.append(Variant(f"{rows[0].key}-longer", label, longer, seeds=LONGER_SEEDS[toy.task]))
+        rows.append(Variant(f"{rows[0].key}-longer", label, longer))
     return rows
 
 
@@ -41,7 +40,7 @@ def experiment(toy: Toy) -> Experiment:
         reduced="Feedback's decoder has 2 layers instead of the paper's 4, and 0.3M parameters; strings of 1 to 40 "
         "digits, newly drawn throughout training, most with few different digits; an encoder of two convolutions over "
         "4 neighbours to each side; distances beyond 16 are treated alike, scores scaled by the number of positions in "
-        f"sight, 256 test strings, {len(LONGER_SEEDS[toy.task])} of three seeds in the row with more updates",
+        "sight, 256 test strings",
         variants=lambda scale: variants(toy, scale),
         claims=lambda _: (
             *compare(toy, "Feedback is better than the Transformer", feedback, transformer, ours=True),

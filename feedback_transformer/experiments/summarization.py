@@ -11,6 +11,7 @@ from feedback_transformer.experiments.translation import (
     over_depth,
 )
 
+UNTAUGHT = 17.0  # ROUGE-L: the 20 most frequent words of the training summaries, for every article, get 16.6
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4), "paper": (1, 2, 4, 6)}
 
 
@@ -29,5 +30,5 @@ EXPERIMENT = Experiment(
     variants=variants,
     axis="decoder layers",
     least=1.0,  # ROUGE over 300 articles
-    claims=lambda scale: depth_claims("cnn-dailymail", DEPTHS[scale], ours=True),
+    claims=lambda scale: depth_claims("cnn-dailymail", DEPTHS[scale], ours=True, chance=UNTAUGHT),
 )
