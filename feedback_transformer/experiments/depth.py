@@ -108,8 +108,8 @@ EXPERIMENTS = (
         title="Depth at a constant number of parameters, on WikiText",
         where="Appendix, Figure 9 (right)",
         reduced="WikiText-2 instead of WikiText-103; 1M parameters where the paper's smaller model has 44M, 64 "
-        "memories instead of 512, 3.1M words of training (one and a half passes), one seed with 1 and 2 layers, two "
-        "with 4",
+        "memories instead of 512, 3.1M words of training (one and a half passes) instead of 28G, one seed with 1 and "
+        "2 layers, two with 4",
         variants=WORDS.variants,
         axis="layers",
         claims=WORDS.claims,
