@@ -59,8 +59,8 @@ EXPERIMENT = Experiment(
     title="Modelling choices, on WikiText",
     where="Appendix, Table 6",
     reduced="WikiText-2 instead of WikiText-103, about 1M parameters instead of 138M, 64 memories (256 with spans) "
-    "instead of 512 (2048), 0.8M words of training instead of 26G (in more updates where BPTT grows). As in the paper's "
-    "table, it does not grow for the Transformer with spans",
+    "instead of 512 (2048), 0.8M words of training instead of 26G (in more updates where BPTT grows). As in the "
+    "paper's table, it does not grow for the Transformer with spans",
     variants=variants,
     development=True,
     claims=lambda scale: (
