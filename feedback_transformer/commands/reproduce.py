@@ -51,9 +51,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "experiment", help="one of `feedback-transformer list experiments`, or toy-tasks, state-tracking, speed, all"
     )
     sub.add_argument("--scale", default="laptop", help="smoke, laptop or paper (laptop)")
-    sub.add_argument(
-        "--seeds", type=positive_number, help="number of seeds (as many as our records have)"
-    )
+    sub.add_argument("--seeds", type=positive_number, help="number of seeds (as many as our records have)")
     sub.add_argument("--jobs", type=positive_number, default=1, help="trainings to run at a time (1)")
     sub.add_argument("--device", default="cpu", help="where they run: cpu, cuda, cuda:1, mps (cpu)")
     sub.add_argument("--threads", type=positive_number, default=1, help="CPU threads of each (1)")
