@@ -73,11 +73,11 @@ TOYS = (
         "reverse", "Reverse: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.748, "sequence": 0.292}, "transformer-4": {"character": 0.502, "sequence": 0.059}},
         "Feedback has 0.2M parameters instead of the paper's 3.2M, and 3 layers instead of 4 (the others' sizes are in "
-        "the table); strings of 30 to 40 digits, newly drawn throughout training, many with few different digits, eight "
-        "in a row sharing one memory, nine in ten of them asked for in parts and after cues, 3% of their digits misread; "
-        "a learned bias over distance up to 16 steps, six of eight heads starting as those that read one to six steps "
-        "back, scores scaled by the number of memories in sight, 256 test strings, 12.6M tokens (4.7M in the row with "
-        "fewer updates)",
+        "the table); strings of 30 to 40 digits, newly drawn throughout training, many with few different digits, "
+        "eight in a row sharing one memory, nine in ten of them asked for in parts and after cues, 3% of their digits "
+        "misread; a learned bias over distance up to 16 steps, six of eight heads starting as those that read one to "
+        "six steps back, scores scaled by the number of memories in sight, 256 test strings, 12.6M tokens (4.7M in the "
+        "row with fewer updates)",
         shorter=3_072,
     ),
     Toy(

@@ -96,8 +96,8 @@ LAPTOP_TOYS["reverse"] = (
         bptt=128,
         bptt_start=0,
         eval_every=1_024,
-        # How to look digits up is found where few places compete, by three neighbours, which are too few for 400 digits.
-        # Where some are misread, it has to be remembered what comes next. In short chains that ends in counting.
+        # How to look digits up is found where few places compete, by three neighbours, too few for 400 digits. Where
+        # some are misread, it has to be remembered what comes next. In short chains that would end in counting.
         curriculum=("chained=2,misread=0,gate=0.85", "chained=2,misread=0.1,gate=0.9"),
         curriculum_deadline=0.8,
     ),
