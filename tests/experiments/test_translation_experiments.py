@@ -13,7 +13,12 @@ from feedback_transformer.report.experiments import Outcome
 from tests.data.test_pairs import write_pairs
 from tests.experiments.records import write_record
 
-CORPORA = {"iwslt": "iwslt14-deen", "translation": "wmt14-ende", "summarization": "cnn-dailymail"}
+CORPORA = {
+    "iwslt": "iwslt14-deen",
+    "translation": "wmt14-ende",
+    "recurrent-comparison": "wmt14-ende",
+    "summarization": "cnn-dailymail",
+}
 
 
 @pytest.mark.slow
@@ -48,7 +53,7 @@ def test_every_model_of_the_paper_on_pairs_is_built_stepped_and_costed(
     assert min(cost.parameters for cost in costs.values()) > 10e6, "full size"
 
 
-@pytest.mark.parametrize("name", ["multi30k", "iwslt", "translation", "summarization"])
+@pytest.mark.parametrize("name", ["multi30k", *CORPORA])
 def test_the_page_names_the_command_that_makes_the_data(name: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "translation.md").read_text(encoding="utf-8")
     assert f"| `{name}` | `{EXPERIMENTS[name].prepare}`" in page
