@@ -6,6 +6,7 @@ The paper's Feedback Transformer has 6 decoder layers. Its runs are those of `tr
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from feedback_transformer.experiments import translation
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
@@ -21,9 +22,9 @@ ROWS = (*itertools.chain(*(kind.items() for kind in PUBLISHED.values())),
 
 
 def variants(scale: str) -> list[Variant]:
-    """Both decoders at the greatest depth of that scale."""
+    """Both decoders at the greatest depth of that scale; a table has no axis to place them on."""
     deepest = translation.DEPTHS[scale][-1]
-    return [variant for variant in translation.variants(scale) if variant.place == deepest]
+    return [replace(one, place=None, line="") for one in translation.variants(scale) if one.place == deepest]
 
 
 EXPERIMENT = Experiment(
