@@ -24,7 +24,7 @@ ROWS = (*itertools.chain(*(kind.items() for kind in PUBLISHED.values())),
 def variants(scale: str) -> list[Variant]:
     """Both decoders at the greatest depth of that scale; a table has no axis to place them on."""
     deepest = translation.DEPTHS[scale][-1]
-    return [replace(one, place=None, line="") for one in translation.variants(scale) if one.place == deepest]
+    return [replace(one, place=None) for one in translation.variants(scale) if one.place == deepest]
 
 
 EXPERIMENT = Experiment(

@@ -47,7 +47,7 @@ def _ends(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -> Ch
     values = {v.key: [outcome.value(record, outcome.metric) for record in outcome.records[v.key]] for v in known}
     rows = [Row(v.label, colours[v.key], values[v.key], v.published(outcome.metric)) for v in known]
     better = "lower" if outcome.lower_is_better else "higher"
-    return dot_chart(rows, f"{outcome.split} {outcome.metric}, {better} is better")
+    return dot_chart(rows, f"{outcome.split} {outcome.metric.replace('_', ' ')}, {better} is better")
 
 
 def _by_place(outcome: Outcome, known: list[Variant], metric: str) -> Chart:
