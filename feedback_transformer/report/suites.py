@@ -73,9 +73,12 @@ def toy_goals(results: Path) -> str:
             row = [f"{name}, {score}: {variant.label}", f"≥ {goal:g}"]
             found = outcome.score(key, score)
             if found is None:
-                rows.append([*row, "not run", "0", "-", "not run"])
+                rows.append([*row, "not run", "0", "-", "-", "not run"])
                 continue
-            minutes = max(record["cpu_seconds"] for record in outcome.records[key]) / 60
+            tokens, seconds = (
+                max(record[part] for record in outcome.records[key]) for part in ("tokens", "cpu_seconds")
+            )
+            cost = [f"{tokens / 1e6:.1f}M", f"{seconds / 60:.1f}"]
             reached = "reached" if found.mean >= goal else "not reached"
-            rows.append([*row, show(found, digits=4), str(len(found.values)), f"{minutes:.1f}", reached])
-    return markdown_table(["task, score: model", "goal", "measured", "seeds", "minutes, at most", ""], rows)
+            rows.append([*row, show(found, digits=4), str(len(found.values)), *cost, reached])
+    return markdown_table(["task, score: model", "goal", "measured", "seeds", "tokens", "minutes, at most", ""], rows)

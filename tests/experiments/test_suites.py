@@ -56,10 +56,10 @@ def test_goals_are_reached_by_the_mean_of_the_seeds(tmp_path: Path) -> None:
         make_record(tmp_path, "counting-1k", "counting-1k/feedback", seed, {"sequence": counts})
     lines = toy_goals(tmp_path).splitlines()
     walk = "| random-walk, accuracy: Feedback Transformer, 16,000 updates | ≥ 0.995 |"
-    assert f"{walk} 0.9960 ± 0.0028 | 2 | 2.0 | reached |" in lines
+    assert f"{walk} 0.9960 ± 0.0028 | 2 | 0.0M | 2.0 | reached |" in lines
     counting = "| counting-1k, sequence: Feedback Transformer | ≥ 0.953 |"
-    assert f"{counting} 0.9500 ± 0.0707 | 2 | 1.0 | not reached |" in lines
-    assert "| copy, sequence: Feedback Transformer | ≥ 0.236 | not run | 0 | - | not run |" in lines
+    assert f"{counting} 0.9500 ± 0.0707 | 2 | 0.0M | 1.0 | not reached |" in lines
+    assert "| copy, sequence: Feedback Transformer | ≥ 0.236 | not run | 0 | - | - | not run |" in lines
 
 
 def test_what_others_have_published_stands_below_ours_with_its_source(tmp_path: Path) -> None:
