@@ -84,7 +84,6 @@ LAPTOP_TOYS["copy"] = (
 LAPTOP_TOYS["reverse"] = (
     replace(
         COPYING_MODEL,
-        num_layers=3,
         num_heads=8,
         position_slopes=(4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 0.1, 0.0),
         position_peaks=(1, 2, 3, 4, 5, 6, 0, 0),
