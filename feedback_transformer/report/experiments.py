@@ -241,7 +241,10 @@ class Outcome:
 
     def overall(self) -> str:
         """One verdict if all claims agree, else how many there are of each."""
-        said = overall([answer.verdict for answer in self.claims()], self.scale)
+        verdicts = [answer.verdict for answer in self.claims()]
+        if set(verdicts) == {ONLY_PAPER}:
+            return ONLY_PAPER
+        said = overall(verdicts, self.scale)
         return "nothing to compare with yet" if said == "not run" and any(self.records.values()) else said
 
     def note(self) -> str:

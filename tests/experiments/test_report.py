@@ -215,3 +215,11 @@ def test_to_be_ahead_by_more_one_has_to_be_ahead(tmp_path: Path) -> None:
     gap = answers["Feedback's lead is larger with 1 decoder layer than with 2"]
     assert gap.here == "-3.000 against -5.000"
     assert gap.verdict == "does not hold (one seed)"
+
+
+def test_an_experiment_against_published_numbers_alone_is_for_the_papers_scale(tmp_path: Path) -> None:
+    make_record(tmp_path, "wmt14-ende/feedback-2-seed-0", 5.0, "tokenized_bleu", "recurrent-comparison")
+    outcome = Outcome(EXPERIMENTS["recurrent-comparison"], "laptop", tmp_path)
+    assert outcome.overall() == "not run: only at the paper's scale"
+    assert {answer.paper for answer in outcome.claims()} == {f"29.5 against {best}" for best in (28.5, 28.9, 29.3)}
+    assert [variant.run.model.num_layers for variant in EXPERIMENTS["recurrent-comparison"].variants("paper")] == [6, 6]
