@@ -14,9 +14,9 @@ from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
-NEAR = 0.5  # of the parts are of the string just read, others of any
-BEYOND = 16  # a part goes on for up to this many symbols after its cue
-MORE = 9  # a cue has up to this many digits more than it needs
+NEAR = 0.5  # of the cues are from the string just read, others from any
+BEYOND = 16  # an answer goes on for up to this many symbols after its cue
+MORE = 9  # a cue has up to this many digits more than it needs; a model looks at no more neighbours than cues have
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,13 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
-    With `cues`, some strings are answered in parts. A part begins at a random digit of any string since memory was last
-    emptied, and is asked for after a cue: as many of its digits as occur nowhere else, and a few more. So an index of
-    the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 1 from the 4:
+    With `cues`, the answers to some strings are not asked for. Instead, some digits that occur only once in the strings
+    since memory was last emptied are read again, and the answer to them, once it has repeated them, is asked to go on
+    as it does there. So an index of the digits does not tell the model where it is, because all strings have the same.
+    Reversing 3 1 4 from the 1:
 
-        input    begin  3  1  4  1  go  4  1
-        label      -    -  -  -  -   -  1  3
-
-    With `misread`, some digits of the answers are read as random ones; what is asked for stays right. One neighbour
-    that differs then says little, and a model has to look at more of them.
+        input    begin  3  1  4  next  1  go  1  3
+        label      -    -  -  -   -    -   -  3  end
 
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
@@ -66,7 +64,6 @@ class Copying(EpisodeTask):
     anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
     cues: float = documented(0.0, "the fraction of training strings of which only parts are asked for, after a cue")
-    misread: float = documented(0.0, "the fraction of digits in training answers that are read as random ones")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -75,7 +72,7 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        fractions(self, "plain", "anywhere", "cues", "misread")
+        fractions(self, "plain", "anywhere", "cues")
         at_least(self, 1, "chained")
 
     @property
@@ -102,10 +99,9 @@ class Copying(EpisodeTask):
         for number, digits in enumerate(strings):
             first = number - number % self.chained
             if random.random() < self.cues:
-                tokens, labels = self.in_parts(strings[first : number + 1], random)
+                made.append(self.cued(strings[first : number + 1], random))
             else:
-                tokens, labels = self.episode(digits, number > first, starts[number])
-            made.append((misread(tokens, self.misread, random) if self.misread else tokens, labels))
+                made.append(self.episode(digits, number > first, starts[number]))
         return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
@@ -133,8 +129,8 @@ class Copying(EpisodeTask):
         labels[len(digits) + 1 :][:unknown] = NO_LABEL
         return tokens, labels
 
-    def in_parts(self, strings: list[Array], random: np.random.Generator) -> tuple[Array, Array]:
-        """Tokens and labels for the last of these strings, and for parts of answers to any of them."""
+    def cued(self, strings: list[Array], random: np.random.Generator) -> tuple[Array, Array]:
+        """Tokens and labels for the last of these strings, and for cues from all of them."""
         digits, chained = strings[-1], len(strings) > 1
         tokens: list[ArrayLike] = [[NEXT if chained else BEGIN], digits]
         labels: list[ArrayLike] = [np.full(1 + len(digits), NO_LABEL)]
@@ -142,17 +138,15 @@ class Copying(EpisodeTask):
         while left > 0:
             string = digits if random.random() < NEAR else strings[random.integers(len(strings))]
             start, stop = place(string, strings, random)
-            cue = stop - start
             answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
-            answer = answer[: cue + random.integers(1, BEYOND + 1)]
-            tokens += [[GO], answer[:-1]]
-            labels += [np.full(cue, NO_LABEL), answer[cue:]]
+            answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
+            tokens += [[NEXT], string[start:stop], [GO], answer[:-1]]
+            labels += [np.full(1 + 2 * (stop - start), NO_LABEL), answer[stop - start :]]
             left -= len(answer)
         return np.concatenate(tokens), np.concatenate(labels)
 
     def held_out(self) -> Copying:
-        whole = replace(self, length=self.test_length, min_length=0, chained=1)
-        return replace(whole, plain=0.0, anywhere=0.0, cues=0.0, misread=0.0)
+        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1, cues=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
@@ -176,13 +170,6 @@ def place(string: Array, strings: list[Array], random: np.random.Generator) -> t
     while start and not once(text[start:stop], read):
         start -= 1
     return max(0, start - int(random.integers(MORE + 1))), stop
-
-
-def misread(tokens: Array, part: float, random: np.random.Generator) -> Array:
-    """The same with a fraction of the digits after the first `go` replaced by random ones."""
-    answers = (tokens < BEGIN) & (np.arange(len(tokens)) > np.argmax(tokens == GO))
-    wrong = answers & (random.random(len(tokens)) < part)
-    return np.where(wrong, random.integers(0, 10, size=len(tokens)), tokens)
 
 
 def once(part: bytes, text: bytes) -> bool:
