@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from feedback_transformer.config import CORES
 from feedback_transformer.experiments import translation
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
 
@@ -22,9 +23,9 @@ ROWS = (*itertools.chain(*(kind.items() for kind in PUBLISHED.values())),
 
 
 def variants(scale: str) -> list[Variant]:
-    """Both decoders at the greatest depth of that scale; a table has no axis to place them on."""
-    deepest = translation.DEPTHS[scale][-1]
-    return [replace(one, place=None) for one in translation.variants(scale) if one.place == deepest]
+    """Both decoders at the greatest depth of that scale, in a table, which has no axis to place them on."""
+    deepest = [one for one in translation.variants(scale) if one.place == translation.DEPTHS[scale][-1]]
+    return [replace(one, label=CORES[one.line], place=None) for one in deepest]
 
 
 EXPERIMENT = Experiment(
