@@ -234,13 +234,8 @@ def test_a_command_names_the_stages_of_a_curriculum() -> None:
     assert configured("random-walk", "laptop", 0, parse_assignments(w for w in words[3:] if "=" in w)) == run
 
 
-PAIRS = (
-    "multi30k",
-    "iwslt",
-    "translation",
-    "recurrent-comparison",
-    "summarization",
-)  # whose corpora are made in a file of their own
+# Whose corpora are made in a file of their own:
+PAIRS = ("multi30k", "iwslt", "translation", "recurrent-comparison", "summarization")
 WORLDS = ("corridor", "maze", "maze-easy", "water-maze")
 
 
