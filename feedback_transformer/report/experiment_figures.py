@@ -36,9 +36,8 @@ def _learning(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -
             points = [(point["tokens"] / 1e6, point[outcome.metric]) for point in record["curve"]]
             later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
             lines.append(Series(_name(outcome, variant), colours[variant.key], later))
-    bounds = [record["bounds"]["oracle"] for v in known for record in outcome.records[v.key] if "bounds" in record]
-    if bounds:
-        xs, level = [x for line in lines for x, _ in line.points], sum(bounds) / len(bounds)
+    if (level := outcome.bounds().get("oracle")) is not None:
+        xs = [x for line in lines for x, _ in line.points]
         lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
     return line_chart(lines, f"training {outcome.unit()} (millions)", f"validation {outcome.metric.replace('_', ' ')}")
 

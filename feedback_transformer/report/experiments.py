@@ -105,7 +105,8 @@ class Outcome:
         header += self.beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
-        rows += [[name, "-", "-", "-", "-", level, *["-"] * (len(header) - 6)] for name, level in self._bounds()]
+        rest = ["-"] * (len(header) - 6)
+        rows += [[name, "-", "-", "-", "-", f"{level:.3f}", *rest] for name, level in self.bounds().items()]
         blank = ["-"] * (4 + len(self.scores) + self.experiment.endings + len(self.beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
@@ -113,13 +114,13 @@ class Outcome:
         """What a training run counts: tokens, or the frames of an environment."""
         return next((r[0].get("unit", "tokens") for r in self.records.values() if r), "tokens")
 
-    def _bounds(self) -> list[tuple[str, str]]:
-        """What the oracle and chance get, averaged over the seeds; nothing where the environments differ."""
+    def bounds(self) -> dict[str, float]:
+        """What the oracle, chance or frequent words get, averaged over the runs; nothing where their tasks differ."""
         tasks = {str(variant.run.task) for variant in self.variants}
         known = [r["bounds"] for records in self.records.values() for r in records if "bounds" in r]
         if not known or len(tasks) > 1:
-            return []
-        return [(name, f"{sum(each[name] for each in known) / len(known):.3f}") for name in known[0]]
+            return {}
+        return {name: sum(each[name] for each in known) / len(known) for name in known[0]}
 
     def _row(self, variant: Variant, published: bool) -> list[str]:
         records, scores = self.records[variant.key], [self.score(variant.key, name) for name in self.scores]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from feedback_transformer.tasks.text_scores import bleu, rouge, tokenized_bleu
 
 MEASURES = ("bleu", "rouge")
 TOKENIZATIONS = ("13a", "intl", "char", "none")
+FREQUENT_WORDS, COUNTED = 20, 20_000  # the words of one text for all sources, and the training targets they are from
 
 
 class HeldOutPairs(NamedTuple):
@@ -108,6 +110,10 @@ class Translation(PairTask):
         """How the scores were computed, so that they can be compared."""
         return bleu(["a"], ["a"], self.tokenization).signature if self.measure == "bleu" else "rouge-score, stemmed, F1"
 
+    def bounds(self) -> dict[str, float]:
+        """What can be scored on the test set without reading a source: by its targets' most frequent words."""
+        return {"frequent words": _without_reading(self)}
+
     def text_scores(self, written: Sequence[str], references: Sequence[str]) -> dict[str, float]:
         """The scores of `measure`; for BLEU also the paper's tokenised BLEU, unless the text is tokenised already."""
         if self.measure == "rouge":
@@ -134,6 +140,14 @@ class Translation(PairTask):
         sources = pairs.vocabulary.encode_lines([shortened[i] for i in asked])
         found = dict(zip(asked, write_targets(model, sources, search, device, draw=draw), strict=True))
         return [pairs.vocabulary.decode(found[i]) if i in found else "" for i in range(len(texts))]
+
+
+@functools.lru_cache(maxsize=4)
+def _without_reading(task: Translation) -> float:
+    pairs, references = task.pairs, [target for _, target in task.pairs.test.first(task.test_pairs).texts]
+    words = Counter(pairs.vocabulary.decode(pairs.train.first(COUNTED).target.tokens).split())
+    text = " ".join(word for word, _ in words.most_common(FREQUENT_WORDS))
+    return task.text_scores([text] * len(references), references)[task.metric]
 
 
 @functools.lru_cache(maxsize=4)

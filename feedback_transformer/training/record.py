@@ -53,6 +53,11 @@ def signature_of(task: Any) -> dict[str, str]:
     return {"signature": task.signature()} if hasattr(task, "signature") else {}
 
 
+def bounds_of(task: Any) -> dict[str, dict[str, float]]:
+    """What a task's test can be scored without learning it, where the task knows that (translation)."""
+    return {"bounds": task.bounds()} if hasattr(task, "bounds") else {}
+
+
 def commit() -> str | None:
     """The commit of this code, with `+` if files have changed since; None outside a checkout."""
     here = Path(__file__).resolve().parent

@@ -36,7 +36,7 @@ from feedback_transformer.training.loading import check_same_run, describe, load
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
-from feedback_transformer.training.record import command_line, environment, open_tensorboard, signature_of
+from feedback_transformer.training.record import bounds_of, command_line, environment, open_tensorboard, signature_of
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import DivergedError, StoppedError, stop_request
 from feedback_transformer.training.stream import TrainingStream
@@ -378,6 +378,7 @@ class Trainer:
             "best": {"step": self.progress.best_step, self.run.task.metric: self.progress.best},
             "test": test,
             **signature_of(self.run.task),
+            **(bounds_of(self.run.task) if finished else {}),
             "curve": self.progress.curve,
         }
 

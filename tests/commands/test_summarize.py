@@ -36,7 +36,8 @@ def test_articles_are_prepared_learned_scored_and_summarized(
     assert set(record["test"]) == {"rouge1", "rouge2", "rougeL", "perplexity", "words_per_second"}
     assert record["signature"] == "rouge-score, stemmed, F1"
     assert record["cpu_seconds"] > 0
-    capsys.readouterr()
+    assert 0 < record["bounds"]["frequent words"] < 100
+    assert "frequent words" in capsys.readouterr().out
     assert main(["evaluate", run, "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["rougeL"] == pytest.approx(record["test"]["rougeL"])

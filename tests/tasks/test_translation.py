@@ -133,6 +133,15 @@ def test_an_empty_source_gives_an_empty_target(tmp_path: Path) -> None:
     assert task.write(Oracle(), ["", "  "], Search(1), CPU) == ["", ""]  # type: ignore[arg-type]
 
 
+def test_what_frequent_words_score_without_reading_a_source(tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, 60)
+    target.write_text("one two\n" * 57 + "one two\none two\nsix seven\n")  # the last three are the test
+    prepare_pairs("pairs", tmp_path / "data", (source, target), vocab_size=280)
+    task = Translation(str(tmp_path / "data"), measure="rouge")
+    assert task.bounds() == {"frequent words": pytest.approx(200 / 3)}
+    assert Translation(str(tmp_path / "data"), measure="rouge", test_pairs=2).bounds()["frequent words"] == 100
+
+
 def test_a_score_without_its_library_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
     with pytest.raises(ConfigError, match="install them with: pip install sacrebleu"):
