@@ -14,9 +14,9 @@ from feedback_transformer.data.episodes import NO_LABEL, Array, Episodes
 from feedback_transformer.tasks.task import EpisodeTask, free_running_scores, generator
 
 BEGIN, GO, END, NEXT = 10, 11, 12, 13  # after the ten digits
-NEAR = 0.5  # of the cues are from the string just read, others from any
-BEYOND = 16  # an answer goes on for up to this many symbols after its cue
-MORE = 9  # a cue has up to this many digits more than it needs; a model looks at no more neighbours than cues have
+NEAR = 0.5  # of the parts are of the string just read, others of any
+BEYOND = 16  # a part goes on for up to this many symbols after its cue
+MORE = 9  # a cue has up to this many digits more than it needs
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,15 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
-    With `cues`, the answers to some strings are not asked for. Instead, some digits that occur only once in the strings
-    since memory was last emptied are read again, and the answer to them, once it has repeated them, is asked to go on
-    as it does there. So an index of the digits does not tell the model where it is, because all strings have the same.
-    Reversing 3 1 4 from the 1:
+    With `cues`, some strings are answered in parts. A part begins at a random digit of any string since memory was last
+    emptied, and is asked for after a cue: as many of its digits as occur nowhere else, and a few more. So an index of
+    the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 1 from the 4:
 
-        input    begin  3  1  4  next  1  go  1  3
-        label      -    -  -  -   -    -   -  3  end
+        input    begin  3  1  4  1  go  4  1
+        label      -    -  -  -  -   -  1  3
+
+    With `misread`, some digits of the answers are read as random ones; what is asked for stays right. One neighbour
+    that differs then says little, and a model has to look at more of them.
 
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
@@ -64,6 +66,8 @@ class Copying(EpisodeTask):
     anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
     cues: float = documented(0.0, "the fraction of training strings of which only parts are asked for, after a cue")
+    later: float = documented(0.0, "the fraction of chained training strings that are asked for only after the next")
+    misread: float = documented(0.0, "the fraction of digits in training answers that are read as random ones")
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -72,7 +76,7 @@ class Copying(EpisodeTask):
                 f"Copying needs 0 <= min_length <= length, length >= 1 and test_length >= 1, not "
                 f"min_length = {self.min_length}, length = {self.length}, test_length = {self.test_length}"
             )
-        fractions(self, "plain", "anywhere", "cues")
+        fractions(self, "plain", "anywhere", "cues", "later", "misread")
         at_least(self, 1, "chained")
 
     @property
@@ -95,13 +99,19 @@ class Copying(EpisodeTask):
         strings = self.strings(count, seed)
         starts = self.starts(strings, seed)
         random = np.random.default_rng([seed, 2])  # apart from the strings and the starts
-        made = []
+        made, unasked = [], 0
         for number, digits in enumerate(strings):
             first = number - number % self.chained
-            if random.random() < self.cues:
-                made.append(self.cued(strings[first : number + 1], random))
-            else:
-                made.append(self.episode(digits, number > first, starts[number]))
+            unasked = len(digits) + (unasked if number > first else 0)
+            tokens, labels = self.reading(digits, number > first)
+            if (number + 1) % self.chained == 0 or random.random() >= self.later:
+                if random.random() < self.cues:
+                    written, asked = self.in_parts(strings[first : number + 1], unasked, random)
+                else:
+                    written, asked = self.whole(digits, number > first, starts[number])
+                written = misread(written, self.misread, random) if self.misread else written
+                tokens, labels, unasked = np.append(tokens, written), np.append(labels, asked), 0
+            made.append((tokens, labels))
         return Episodes.join(*zip(*made, strict=True))
 
     def strings(self, count: int, seed: int) -> list[Array]:
@@ -119,37 +129,44 @@ class Copying(EpisodeTask):
         lengths = np.array([len(digits) for digits in strings])
         return np.where(random.random(len(strings)) < self.anywhere, random.integers(0, lengths), 0)
 
-    def episode(self, digits: Array, chained: bool = False, start: int = 0) -> tuple[Array, Array]:
-        """Tokens and labels for one string of digits; the answer leaves out its first `start` digits."""
-        whole = digits[::-1] if self.reverse else digits
-        answer = whole[start:]
-        tokens = np.concatenate([[NEXT if chained else BEGIN], digits, [GO], answer])
-        labels = np.concatenate([np.full(len(digits) + 1, NO_LABEL), answer, [END]])
-        unknown = shown(whole, start) if start else int(chained and not self.reverse)
-        labels[len(digits) + 1 :][:unknown] = NO_LABEL
-        return tokens, labels
+    def reading(self, digits: Array, chained: bool = False) -> tuple[Array, Array]:
+        """Tokens and labels while the digits are read."""
+        return np.append(NEXT if chained else BEGIN, digits), np.full(1 + len(digits), NO_LABEL)
 
-    def cued(self, strings: list[Array], random: np.random.Generator) -> tuple[Array, Array]:
-        """Tokens and labels for the last of these strings, and for cues from all of them."""
-        digits, chained = strings[-1], len(strings) > 1
-        tokens: list[ArrayLike] = [[NEXT if chained else BEGIN], digits]
-        labels: list[ArrayLike] = [np.full(1 + len(digits), NO_LABEL)]
-        left = len(digits)
+    def whole(self, digits: Array, chained: bool = False, start: int = 0) -> tuple[Array, Array]:
+        """Tokens and labels of the answer, which leaves out its first `start` digits."""
+        every = digits[::-1] if self.reverse else digits
+        unknown = shown(every, start) if start else int(chained and not self.reverse)
+        return answered(np.append(every[start:], END), unknown)
+
+    def in_parts(self, strings: list[Array], left: int, random: np.random.Generator) -> tuple[Array, Array]:
+        """Tokens and labels of parts of answers, of `left` symbols or a few more: first the beginning of the answer to
+        the last of these strings, then parts from random places in any of them."""
+        digits = strings[-1]
+        part = (digits, len(digits), len(digits)) if self.reverse else (digits, 0, int(len(strings) > 1))
+        parts: list[tuple[Array, Array]] = []
         while left > 0:
-            string = digits if random.random() < NEAR else strings[random.integers(len(strings))]
-            start, stop = place(string, strings, random)
+            string, start, stop = part
             answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
             answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
-            tokens += [[NEXT], string[start:stop], [GO], answer[:-1]]
-            labels += [np.full(1 + 2 * (stop - start), NO_LABEL), answer[stop - start :]]
+            parts.append(answered(answer, stop - start))
             left -= len(answer)
-        return np.concatenate(tokens), np.concatenate(labels)
+            string = digits if random.random() < NEAR else strings[random.integers(len(strings))]
+            part = (string, *place(string, strings, random))
+        tokens, labels = map(np.concatenate, zip(*parts, strict=True))
+        return tokens, labels
 
     def held_out(self) -> Copying:
-        return replace(self, length=self.test_length, min_length=0, plain=0.0, anywhere=0.0, chained=1, cues=0.0)
+        whole = replace(self, length=self.test_length, min_length=0, chained=1)
+        return replace(whole, plain=0.0, anywhere=0.0, cues=0.0, later=0.0, misread=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)
+
+
+def answered(answer: Array, unknown: int) -> tuple[Array, Array]:
+    """Tokens and labels of an answer whose first `unknown` symbols are not asked for."""
+    return np.append(GO, answer[:-1]), np.where(np.arange(len(answer)) < unknown, NO_LABEL, answer)
 
 
 def shown(digits: Array, start: int) -> int:
@@ -170,6 +187,12 @@ def place(string: Array, strings: list[Array], random: np.random.Generator) -> t
     while start and not once(text[start:stop], read):
         start -= 1
     return max(0, start - int(random.integers(MORE + 1))), stop
+
+
+def misread(tokens: Array, part: float, random: np.random.Generator) -> Array:
+    """The same with a fraction of the digits replaced by random ones."""
+    wrong = (tokens < BEGIN) & (random.random(len(tokens)) < part)
+    return np.where(wrong, random.integers(0, 10, size=len(tokens)), tokens)
 
 
 def once(part: bytes, text: bytes) -> bool:

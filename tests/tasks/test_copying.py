@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -88,51 +90,59 @@ def test_answers_begin_anywhere_without_changing_the_strings() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_a_cue_occurs_once_and_the_answer_goes_on_from_there(reverse: bool) -> None:
+def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None:
     task = Copying(reverse=reverse, length=40, min_length=1, plain=0.5, chained=4, cues=0.7)
     episodes = task.episodes(400, 3)
-    whole, cues, elsewhere, unfinished, strings = 0, 0, 0, 0, []
+    whole, parts, elsewhere, unfinished, strings = 0, 0, 0, 0, []
     for number, (begin, end) in enumerate(episodes.bounds()):
         read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
         assert read[0] == ("next" if number % 4 else "begin")
-        turns = "".join(symbol[0] if symbol in ("next", "go") else symbol for symbol in read[1:]).split("n")
-        digits = turns.pop(0)
-        if number % 4 == 0:
-            strings = []
-        strings.append(digits.partition("g")[0])
-        if "g" in digits:
-            assert (strings[-1][::-1] if reverse else strings[-1]) == digits.partition("g")[2]
-            assert not turns
+        digits, *turns = "".join("g" if symbol == "go" else symbol for symbol in read[1:]).split("g")
+        strings = [*(strings if number % 4 else []), digits]
+        at = 1 + len(digits)
+        assert not any(labels[:at])
+        if turns == [digits[::-1] if reverse else digits] and all(labels[at + 1 :]):
             whole += 1
             continue
-        assert not any(labels[: len(digits) + 1])
-        assert sum(len(turn.partition("g")[2]) for turn in turns) <= len(digits) + 40 + 16
-        at = 1 + len(digits)
-        for turn in turns:
-            cue, written = turn.split("g")
-            go = at + 1 + len(cue)
-            assert not any(labels[at:go])
-            asked = labels[go : (at := go + 1 + len(written))]
-            assert not any(asked[: len(cue)]), "what repeats the cue is not asked for"
-            assert asked[len(cue) : -1] == list(written[len(cue) :])
+        assert sum(map(len, turns)) <= len(digits) + 40 + 16
+        for written in turns:
+            asked = labels[at : (at := at + 1 + len(written))]
+            cue = next(n for n, label in enumerate(asked) if label)
+            assert cue > 0, "nothing else says where the part begins"
+            assert asked[cue:-1] == list(written[cue:])
             text = written + ("" if asked[-1] == "end" else asked[-1])
-            if reverse:
-                text = text[::-1]
-            assert text.endswith(cue) if reverse else text.startswith(cue)
+            text, shown = (text[::-1], written[:cue][::-1]) if reverse else (text, written[:cue])
             found = [string for string in strings if text in string]
             assert found
             ends = [string.startswith(text) if reverse else string.endswith(text) for string in found]
             assert asked[-1] != "end" or any(ends)
-            places = sum(string.startswith(cue, i) for string in strings for i in range(len(string)))
-            assert places == 1 or any(string.startswith(cue) for string in strings)
-            cues += 1
-            elsewhere += cue not in strings[-1]
+            places = sum(string.startswith(shown, i) for string in strings for i in range(len(string)))
+            assert places == 1 or any(string.startswith(shown) for string in strings)
+            parts += 1
+            elsewhere += shown not in strings[-1]
             unfinished += asked[-1] != "end"
         assert at == len(read)
     assert 0.22 < whole / 400 < 0.38
-    assert 0.2 < elsewhere / cues < 0.45  # a cue comes from each of up to three earlier strings half the time
-    assert 0.1 < unfinished / cues < 0.9
+    assert 0.2 < elsewhere / parts < 0.45  # half of the parts are of any of up to four strings
+    assert 0.1 < unfinished / parts < 0.9
     assert task.held_out().cues == 0
+
+
+def test_only_digits_of_answers_are_misread_and_what_is_asked_for_stays_right() -> None:
+    task = Copying(reverse=True, length=20, min_length=10, cues=0.5)
+    wrong = of = 0
+    for seed in range(200):
+        right, read = task.episodes(1, seed), replace(task, misread=0.2).episodes(1, seed)
+        assert np.array_equal(read.labels, right.labels)
+        go = words(task, right.tokens).index("go")
+        assert np.array_equal(read.tokens[: go + 1], right.tokens[: go + 1])
+        digits = right.tokens[go:] < 10
+        assert np.array_equal(read.tokens[go:][~digits], right.tokens[go:][~digits])
+        wrong, of = wrong + int((read.tokens != right.tokens).sum()), of + int(digits.sum())
+    assert 0.16 < wrong / of < 0.2  # one in ten of the random digits is the right one
+    assert replace(task, misread=0.2).held_out().misread == 0
+    with pytest.raises(ConfigError, match=r"Copying.misread = 2.0 must be from 0 to 1"):
+        Copying(misread=2.0)
 
 
 def test_cues_do_not_change_the_strings() -> None:
