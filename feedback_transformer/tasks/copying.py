@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import nn
 
 from feedback_transformer.config import ConfigError, at_least, check_types, documented, fractions
@@ -40,12 +39,13 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
-    With `cues`, some strings are answered in parts. A part begins at a random digit of any string since memory was last
-    emptied, and is asked for after a cue: as many of its digits as occur nowhere else, and a few more. So an index of
-    the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 1 from the 4:
+    With `cues`, some strings are answered in parts. The first is the beginning of the answer. Others begin at a random
+    digit of any string since memory was last emptied, and are asked for after a cue: as many of their digits as occur
+    nowhere else, and a few more. So an index of the digits does not tell the model where it is, because all strings
+    have the same. Reversing 3 1 4 1, and then from the 4:
 
-        input    begin  3  1  4  1  go  4  1
-        label      -    -  -  -  -   -  1  3
+        input    begin  3  1  4  1  go  1  go  4  1
+        label      -    -  -  -  -   1  4   -  1  3
 
     With `misread`, some digits of the answers are read as random ones; what is asked for stays right. One neighbour
     that differs then says little, and a model has to look at more of them.
@@ -53,6 +53,9 @@ class Copying(EpisodeTask):
     With `chained`, strings after the first begin with `next` instead, and everything read and written before them stays
     in memory, so that more similar places have to be told apart. The first digit of a chained copy is not asked for,
     because nothing shows where to find it.
+
+    With `later`, some strings of a chain are only read, and nothing is asked for until after the next. So it occurs
+    that much has been read and nothing written yet, as in a test.
 
     `character` is the fraction of the answer's symbols that are right, `sequence` that of whole answers, both when the
     model reads its own output.

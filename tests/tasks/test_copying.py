@@ -91,7 +91,7 @@ def test_answers_begin_anywhere_without_changing_the_strings() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None:
-    task = Copying(reverse=reverse, length=40, min_length=1, plain=0.5, chained=4, cues=0.7)
+    task = Copying(reverse=reverse, length=40, min_length=20, plain=0.5, chained=4, cues=0.7)
     episodes = task.episodes(400, 3)
     whole, parts, elsewhere, unfinished, strings = 0, 0, 0, 0, []
     for number, (begin, end) in enumerate(episodes.bounds()):
@@ -105,10 +105,9 @@ def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None
             whole += 1
             continue
         assert sum(map(len, turns)) <= len(digits) + 40 + 16
-        for written in turns:
+        for turn, written in enumerate(turns):
             asked = labels[at : (at := at + 1 + len(written))]
             cue = next(n for n, label in enumerate(asked) if label)
-            assert cue > 0, "nothing else says where the part begins"
             assert asked[cue:-1] == list(written[cue:])
             text = written + ("" if asked[-1] == "end" else asked[-1])
             text, shown = (text[::-1], written[:cue][::-1]) if reverse else (text, written[:cue])
@@ -116,6 +115,11 @@ def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None
             assert found
             ends = [string.startswith(text) if reverse else string.endswith(text) for string in found]
             assert asked[-1] != "end" or any(ends)
+            if turn == 0:  # the first part is the beginning of the answer to what was just read
+                assert cue == (0 if reverse else int(number % 4 > 0))
+                assert digits.endswith(text) if reverse else digits.startswith(text)
+                continue
+            assert cue > 0, "nothing else says where the part begins"
             places = sum(string.startswith(shown, i) for string in strings for i in range(len(string)))
             assert places == 1 or any(string.startswith(shown) for string in strings)
             parts += 1
@@ -143,6 +147,27 @@ def test_only_digits_of_answers_are_misread_and_what_is_asked_for_stays_right() 
     assert replace(task, misread=0.2).held_out().misread == 0
     with pytest.raises(ConfigError, match=r"Copying.misread = 2.0 must be from 0 to 1"):
         Copying(misread=2.0)
+
+
+def test_some_strings_of_a_chain_are_asked_for_later_and_the_last_always() -> None:
+    task = Copying(reverse=True, length=20, min_length=10, chained=4, cues=1.0, later=0.5)
+    episodes, unasked, late, strings = task.episodes(400, 5), 0, 0, []
+    for number, (begin, end) in enumerate(episodes.bounds()):
+        read, labels = words(task, episodes.tokens[begin:end]), answers(task, episodes.labels[begin:end])
+        asked = "go" in read
+        digits = "".join(read[1 : read.index("go") if asked else None])
+        strings = [*(strings if number % 4 else []), digits]
+        unasked = len(digits) + (unasked if number % 4 else 0)
+        assert asked or number % 4 < 3, "nothing of the chain is asked for after its last string"
+        assert any(labels) == asked
+        if asked:  # for as much as was read since, in parts of at most 10 digits of cue and 16 more
+            written = len(read) - read.index("go")
+            assert unasked <= written <= unasked + 40
+            unasked = 0
+        late += not asked
+    assert 0.3 < late / 400 < 0.45  # half of three in four
+    assert task.held_out().later == 0
+    assert Copying(later=1.0).episodes(5, 0).labels.max() >= 0, "without chains there is no later"
 
 
 def test_cues_do_not_change_the_strings() -> None:
