@@ -4,7 +4,8 @@
     y_t     = sum_j P[t, j] v_j
 
 Under autograd the shift from distances d to keys j costs more than the products, because every view of it fills and
-copies all scores again. Here it is one strided view of a padded product, in forward and backward.
+copies all scores again. Here it is one strided view of a padded product, in forward and backward. Where all but a few
+near distances share one position, which softmax does not see, only those few are computed and added.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ CACHE = 2**21  # bytes of scores at a time
 class Positions(NamedTuple):
     """Position keys [K, C] and bias [H, C] of the C nearest distances, the farthest first.
 
-    Query t uses column skip - t + j for key j; a key without a column is hidden.
+    Query t uses column skip - t + j for key j. A key without a column is hidden; if the columns are only `near` ones,
+    nothing is added to its score, and what it is hidden by is the history.
     """
 
     keys: Tensor
     bias: Tensor | None
     skip: int
+    near: bool = False
 
     def to(self, dtype: torch.dtype) -> Positions:
-        return Positions(self.keys.to(dtype), None if self.bias is None else self.bias.to(dtype), self.skip)
+        return self._replace(keys=self.keys.to(dtype), bias=None if self.bias is None else self.bias.to(dtype))
 
     def columns_from(self, first: int, steps: int) -> int:
         """The first column that any query uses for a key from `first` on."""
@@ -41,7 +44,7 @@ class Positions(NamedTuple):
         """The positions for the keys from `first` on."""
         column = self.columns_from(first, steps)
         bias = None if self.bias is None else self.bias[:, column:]
-        return Positions(self.keys[:, column:], bias, self.skip + first - column)
+        return self._replace(keys=self.keys[:, column:], bias=bias, skip=self.skip + first - column)
 
 
 def lowest(scores: Tensor) -> float:
@@ -99,13 +102,14 @@ class _Weights(torch.autograd.Function):
         position: Tensor,
         bias: Tensor | None,
         skip: int,
+        near: bool,
         history: Tensor | None,
         hidden: Tensor | None,
     ) -> Tensor:
-        positions = Positions(position, bias, skip)
+        positions = Positions(position, bias, skip, near)
         weights = _weights(query, keys, positions, history, hidden)
         ctx.save_for_backward(query, keys, weights, position, bias)
-        ctx.skip = skip
+        ctx.placed = skip, near
         return weights
 
     @staticmethod
@@ -113,7 +117,7 @@ class _Weights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, weights, position, bias = ctx.saved_tensors
         dscores = torch._softmax_backward_data(grad, weights, -1, weights.dtype)
-        return *_score_gradients(dscores, query, keys, Positions(position, bias, ctx.skip)), None, None, None
+        return *_score_gradients(dscores, query, keys, Positions(position, bias, *ctx.placed)), None, None, None, None
 
 
 class _Attention(torch.autograd.Function):
@@ -126,12 +130,13 @@ class _Attention(torch.autograd.Function):
         position: Tensor,
         bias: Tensor | None,
         skip: int,
+        near: bool,
         history: Tensor | None,
     ) -> Tensor:
-        positions, steps = Positions(position, bias, skip), query.shape[2]
+        positions, steps = Positions(position, bias, skip, near), query.shape[2]
         mixed = query.new_empty(*query.shape[:3], values.shape[-1])
         ctx.parts = []
-        for rows, first in _parts(query, keys, history):
+        for rows, first in _parts(query, keys, positions, history):
             k, v = keys[rows, :, first:], values[rows, :, first:]
             seen = None if history is None else history[rows]
             weights = _weights(query[rows], k, positions.without(first, steps), seen)
@@ -139,14 +144,14 @@ class _Attention(torch.autograd.Function):
             if any(ctx.needs_input_grad):
                 ctx.parts.append((rows, first, weights))
         ctx.save_for_backward(query, keys, values, position, bias)
-        ctx.skip = skip
+        ctx.placed = skip, near
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, values, position, bias = ctx.saved_tensors
-        positions, steps = Positions(position, bias, ctx.skip), query.shape[2]
+        positions, steps = Positions(position, bias, *ctx.placed), query.shape[2]
         dquery, dkeys, dvalues = torch.empty_like(query), torch.zeros_like(keys), torch.zeros_like(values)
         dposition, dbias = torch.zeros_like(position), None if bias is None else torch.zeros_like(bias)
         for rows, first, weights in ctx.parts:
@@ -159,16 +164,19 @@ class _Attention(torch.autograd.Function):
             dposition[:, column:] += dp
             if dbias is not None and db is not None:
                 dbias[:, column:] += db
-        return dquery, dkeys, dvalues, dposition, dbias, None, None
+        return dquery, dkeys, dvalues, dposition, dbias, None, None, None
 
 
-def _parts(query: Tensor, keys: Tensor, history: Tensor | None) -> Iterator[tuple[Tensor | slice, int]]:
+def _parts(
+    query: Tensor, keys: Tensor, positions: Positions, history: Tensor | None
+) -> Iterator[tuple[Tensor | slice, int]]:
     """Rows to compute together, and the first key that any of them sees; those that see most come first."""
     (batch, heads, steps, _), num_keys = query.shape, keys.shape[2]
     row = heads * steps * query.element_size()  # bytes of scores per key
     first, order = torch.zeros(batch, dtype=torch.long), None
     if history is not None:
-        first = (distances(steps, num_keys, query.device)[:, 0] - history).amin(dim=1).clamp(0, num_keys - 1)
+        last = -positions.skip if positions.near else num_keys - 1  # every near distance has a key
+        first = (distances(steps, num_keys, query.device)[:, 0] - history).amin(dim=1).clamp(0, last)
         first, order = first.sort()
     at = 0
     while at < batch:
@@ -183,11 +191,18 @@ def _weights(
 ) -> Tensor:
     """P [B, H, T, M]"""
     q, k = query.flatten(0, 1), keys.flatten(0, 1)
-    padded, columns = _padded(q, positions.keys, lowest(q))
-    torch.mm(q.reshape(-1, q.shape[-1]), positions.keys, out=columns)
+    if positions.near:
+        scores = q @ k.transpose(1, 2)
+        columns = q @ positions.keys
+    else:
+        padded, columns = _padded(q, positions.keys, lowest(q))
+        torch.mm(q.reshape(-1, q.shape[-1]), positions.keys, out=columns)
     if positions.bias is not None:
         columns.view(*query.shape[:3], -1).add_(positions.bias.unsqueeze(1))
-    scores = torch.baddbmm(_shifted(padded, positions.skip, keys.shape[2]), q, k.transpose(1, 2))
+    if positions.near:
+        _nearest(scores, positions).add_(columns)
+    else:
+        scores = torch.baddbmm(_shifted(padded, positions.skip, keys.shape[2]), q, k.transpose(1, 2))
     scores = scores.view(*query.shape[:3], -1)
     if history is not None:
         scores.masked_fill_(~visible(history, keys.shape[2]), lowest(scores))
@@ -201,8 +216,11 @@ def _score_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """dscores [B, H, T, M] -> gradients of query, keys, position keys and bias"""
     q, k, d = query.flatten(0, 1), keys.flatten(0, 1), dscores.flatten(0, 1)
-    padded, columns = _padded(q, positions.keys, 0.0)
-    _shifted(padded, positions.skip, keys.shape[2]).copy_(d)
+    if positions.near:
+        columns = _nearest(d, positions).flatten(0, 1)
+    else:
+        padded, columns = _padded(q, positions.keys, 0.0)
+        _shifted(padded, positions.skip, keys.shape[2]).copy_(d)
     dquery = torch.baddbmm((columns @ positions.keys.t()).view_as(q), d, k).view_as(query)
     dkeys = (d.transpose(1, 2) @ q).view_as(keys)
     dposition = q.reshape(-1, q.shape[-1]).t() @ columns
@@ -222,3 +240,9 @@ def _shifted(padded: Tensor, skip: int, num_keys: int) -> Tensor:
     """[N, T, C + T] -> [N, T, M]; entry (t, j) is (t, skip - t + j), which may lie in the padding of row t - 1"""
     rows, steps, columns = padded.shape
     return padded.as_strided((rows, steps, num_keys), (steps * columns, columns - 1, 1), skip)
+
+
+def _nearest(scores: Tensor, positions: Positions) -> Tensor:
+    """[N, T, M] -> [N, T, C]; entry (t, c) is (t, c - skip + t), the key at the distance of column c"""
+    (rows, steps, num_keys), columns = scores.shape, positions.keys.shape[1]
+    return scores.as_strided((rows, steps, columns), (steps * num_keys, num_keys + 1, 1), -positions.skip)

@@ -54,13 +54,18 @@ class RelativePosition(nn.Module):
         """The part for the nearest `columns` distances: keys [K, columns] and bias [H, columns]."""
         return _newest(self.keys, columns), None if self.bias is None else _newest(self.bias, columns)
 
-    def columns(self, steps: int, num_keys: int) -> tuple[int, int]:
-        """How many distances occur in a block whose last key is one step before its last query; and the index, counted
-        from the farthest, of the distance from the first query to the first key.
+    def positions(self, steps: int, num_keys: int) -> Positions:
+        """The table for a block whose last key is one step before its last query.
+
+        Where distances beyond the reach share the farthest position, scores relative to it differ by the near ones.
         """
-        skip = self.window - (num_keys - steps + 1)
+        (near, bias), distance = self.table(self.keys.shape[1]), num_keys - steps + 1
+        if 1 < near.shape[1] < self.window and steps > 1 and near.shape[1] <= distance + 1:
+            relative = near[:, 1:] - near[:, :1], None if bias is None else bias[:, 1:] - bias[:, :1]
+            return Positions(*relative, near.shape[1] - 1 - distance, near=True)
+        skip = self.window - distance
         first = max(0, skip - (steps - 1))
-        return self.window - first, skip - first
+        return Positions(*self.table(self.window - first), skip - first)
 
 
 def _newest(own: Tensor, columns: int) -> Tensor:
@@ -115,14 +120,17 @@ class Attention(nn.Module):
         history is how many memories exist before each query; None if all in the window do.
         """
         keys, values = memory
+        steps, num_keys = x.shape[1], keys.shape[-2]
+        positions = position.positions(steps, num_keys)
+        seen = history
+        if seen is None:
+            seen = distances(steps, num_keys, x.device)[:, 0].clamp(max=position.window).expand(x.shape[:2])
+        if positions.near:
+            history = seen
         query = self.to_query(x) * self.scale
         if self.log_scale:
-            seen = distances(x.shape[1], keys.shape[-2], x.device)[:, 0] if history is None else history
-            query = query * sharpness(seen.clamp(max=position.window).unsqueeze(-1), x.dtype)
+            query = query * sharpness(seen.unsqueeze(-1), x.dtype)
         query = split_heads(query, self.num_heads)
-        steps, num_keys = x.shape[1], keys.shape[-2]
-        columns, skip = position.columns(steps, num_keys)
-        positions = Positions(*position.table(columns), skip)
         if steps > 1 and self.span is None and not (self.dropout.training and self.dropout.p):
             mixed = windowed_attention(query, keys, values, positions, history)
         else:

@@ -96,8 +96,12 @@ LAPTOP_TOYS["reverse"] = (
         bptt_start=0,
         eval_every=1_024,
         # How to look digits up is found where few places compete, by three neighbours, too few for 400 digits. Where
-        # some are misread, it has to be remembered what comes next. In short chains that would end in counting.
-        curriculum=("chained=2,later=0,misread=0,gate=0.85", "chained=2,later=0,misread=0.1,gate=0.87"),
+        # some are misread, it has to be remembered what comes next. In short chains that would end in counting, and so
+        # would whole answers from the beginning.
+        curriculum=(
+            "chained=2,cues=0.9,later=0,misread=0,gate=0.85",
+            "chained=2,cues=0.9,later=0,misread=0.1,gate=0.87",
+        ),
         curriculum_deadline=0.8,
     ),
 )
@@ -158,7 +162,7 @@ TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "rev
 # Or a model counts the digits, which ends with the training lengths:
 TOY_FIELDS["copy"]["anywhere"] = "0.5"
 # Short strings would be told by their ends.
-TOY_FIELDS["reverse"] |= {"cues": "0.9", "chained": "8", "min_length": "30", "later": "0.5", "misread": "0.03"}
+TOY_FIELDS["reverse"] |= {"cues": "0.5", "chained": "8", "min_length": "30", "later": "0.5", "misread": "0.03"}
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 TOY_FIELDS["counting-1k"] = {"small": "1.0"}
 

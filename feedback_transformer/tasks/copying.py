@@ -39,13 +39,12 @@ class Copying(EpisodeTask):
         input    begin  3  1  3  4  5  go  3  4  5
         label      -    -  -  -  -  -   -  -  5  end
 
-    With `cues`, some strings are answered in parts. The first is the beginning of the answer. Others begin at a random
-    digit of any string since memory was last emptied, and are asked for after a cue: as many of their digits as occur
-    nowhere else, and a few more. So an index of the digits does not tell the model where it is, because all strings
-    have the same. Reversing 3 1 4 1, and then from the 4:
+    With `cues`, some strings are answered in parts. A part begins at a random digit of any string since memory was last
+    emptied, and is asked for after a cue: as many of its digits as occur nowhere else, and a few more. So an index of
+    the digits does not tell the model where it is, because all strings have the same. Reversing 3 1 4 1 from the 4:
 
-        input    begin  3  1  4  1  go  1  go  4  1
-        label      -    -  -  -  -   1  4   -  1  3
+        input    begin  3  1  4  1  go  4  1
+        label      -    -  -  -  -   -  1  3
 
     With `misread`, some digits of the answers are read as random ones; what is asked for stays right. One neighbour
     that differs then says little, and a model has to look at more of them.
@@ -143,19 +142,15 @@ class Copying(EpisodeTask):
         return answered(np.append(every[start:], END), unknown)
 
     def in_parts(self, strings: list[Array], left: int, random: np.random.Generator) -> tuple[Array, Array]:
-        """Tokens and labels of parts of answers, of `left` symbols or a few more: first the beginning of the answer to
-        the last of these strings, then parts from random places in any of them."""
-        digits = strings[-1]
-        part = (digits, len(digits), len(digits)) if self.reverse else (digits, 0, int(len(strings) > 1))
+        """Tokens and labels of parts of answers to any of these strings, of `left` symbols or a few more."""
         parts: list[tuple[Array, Array]] = []
         while left > 0:
-            string, start, stop = part
+            string = strings[-1] if random.random() < NEAR else strings[random.integers(len(strings))]
+            start, stop = place(string, strings, random)
             answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
             answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
             parts.append(answered(answer, stop - start))
             left -= len(answer)
-            string = digits if random.random() < NEAR else strings[random.integers(len(strings))]
-            part = (string, *place(string, strings, random))
         tokens, labels = map(np.concatenate, zip(*parts, strict=True))
         return tokens, labels
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from feedback_transformer.kernels import windowed
 from feedback_transformer.kernels.windowed import Positions, windowed_attention, windowed_weights
+from feedback_transformer.model.attention import RelativePosition
 
 BATCH, HEADS, STEPS, DIM = 4, 3, 5, 4
 
@@ -66,6 +67,37 @@ def test_outputs_and_gradients_are_those_of_the_formula(
     for mixed in (weights @ values, windowed_attention(query, keys, values, positions, history)):
         torch.testing.assert_close(mixed, slow @ values)
         for ours, theirs in zip(torch.autograd.grad((mixed * wanted).sum(), used), true, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(("reach", "num_keys"), [(2, 9), (4, 9), (5, 9), (6, 9), (9, 14)])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("partly", [False, True])
+@pytest.mark.parametrize("cache", [1, 800, windowed.CACHE])
+def test_where_far_distances_share_a_position_only_near_ones_are_computed(
+    reach: int, num_keys: int, biased: bool, partly: bool, cache: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windowed, "CACHE", cache)
+    torch.manual_seed(reach)
+    window = 11
+    position = RelativePosition(DIM, window, slopes=(1.0,) * HEADS if biased else (), reach=reach).double()
+    positions = position.positions(STEPS, num_keys)
+    assert positions.near == (reach <= num_keys - STEPS + 2)
+    assert positions.keys.shape[1] == reach - 1 if positions.near else min(window, num_keys)
+    shapes = ((BATCH, HEADS, STEPS, DIM), *2 * [(BATCH, HEADS, num_keys, DIM)])
+    query, keys, values = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+    history = some_histories(num_keys).clamp(max=window)
+    history = history if partly else history[:1].expand(BATCH, -1)
+    table, bias = position.table(window)
+    slow = by_the_formula(query, keys, table, bias, history)
+    used, wanted = [query, keys, values, *position.parameters()], torch.randn_like(query)
+    true = torch.autograd.grad(((slow @ values) * wanted).sum(), used)
+    weights = windowed_weights(query, keys, positions, history)
+    torch.testing.assert_close(weights, slow)
+    for mixed in (weights @ values, windowed_attention(query, keys, values, positions, history)):
+        torch.testing.assert_close(mixed, slow @ values)
+        gradients = torch.autograd.grad((mixed * wanted).sum(), used, retain_graph=True)
+        for ours, theirs in zip(gradients, true, strict=True):
             torch.testing.assert_close(ours, theirs)
 
 

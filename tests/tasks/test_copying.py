@@ -105,7 +105,7 @@ def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None
             whole += 1
             continue
         assert sum(map(len, turns)) <= len(digits) + 40 + 16
-        for turn, written in enumerate(turns):
+        for written in turns:
             asked = labels[at : (at := at + 1 + len(written))]
             cue = next(n for n, label in enumerate(asked) if label)
             assert asked[cue:-1] == list(written[cue:])
@@ -115,10 +115,6 @@ def test_a_part_is_asked_for_after_a_cue_that_occurs_once(reverse: bool) -> None
             assert found
             ends = [string.startswith(text) if reverse else string.endswith(text) for string in found]
             assert asked[-1] != "end" or any(ends)
-            if turn == 0:  # the first part is the beginning of the answer to what was just read
-                assert cue == (0 if reverse else int(number % 4 > 0))
-                assert digits.endswith(text) if reverse else digits.startswith(text)
-                continue
             assert cue > 0, "nothing else says where the part begins"
             places = sum(string.startswith(shown, i) for string in strings for i in range(len(string)))
             assert places == 1 or any(string.startswith(shown) for string in strings)
