@@ -70,10 +70,11 @@ TOYS = (
     Toy(
         "reverse", "Reverse: 400 digits, trained on 40", "Section 4.1.1, Table 1", ("character", "sequence"),
         {"feedback": {"character": 0.748, "sequence": 0.292}, "transformer-4": {"character": 0.502, "sequence": 0.059}},
-        f"{COPYING.replace('0.1M', '0.2M').replace('1 to 40', '30 to 40').replace('15.7M', '12.6M')} (31.5M in the "
-        "longer row), eight strings in a row sharing one memory, nine in ten of them asked for in parts and after cues "
-        "and 3% of the answers' digits misread; six of eight heads start as those that read one to six steps back",
-        Longer(20_480, ("feedback",)),
+        f"{COPYING.replace('0.1M', '0.2M').replace('1 to 40', '30 to 40').replace('15.7M', '12.6M')} (25.2M in the "
+        "longer row), eight strings in a row sharing one memory, half of them asked for in parts, half of them only "
+        "after the next, 3% of the answers' digits misread; six of eight heads start as those that read one to six "
+        "steps back",
+        Longer(16_384, ("feedback",)),
     ),
     Toy(
         "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),
