@@ -123,12 +123,12 @@ class Attention(nn.Module):
         steps, num_keys = x.shape[1], keys.shape[-2]
         positions = position.positions(steps, num_keys)
         seen = history
-        if seen is None:
+        if seen is None and (positions.near or self.log_scale):
             seen = distances(steps, num_keys, x.device)[:, 0].clamp(max=position.window).expand(x.shape[:2])
         if positions.near:
             history = seen
         query = self.to_query(x) * self.scale
-        if self.log_scale:
+        if self.log_scale and seen is not None:
             query = query * sharpness(seen.unsqueeze(-1), x.dtype)
         query = split_heads(query, self.num_heads)
         if steps > 1 and self.span is None and not (self.dropout.training and self.dropout.p):
