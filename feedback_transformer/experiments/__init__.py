@@ -7,9 +7,11 @@ from __future__ import annotations
 from feedback_transformer.experiments import (
     char_ptb,
     copy_pairs,
+    corridor,
     depth,
     enwik8,
     iwslt,
+    maze,
     memory_composition,
     multi30k,
     options,
@@ -19,8 +21,8 @@ from feedback_transformer.experiments import (
     summarization,
     toy_tasks,
     translation,
+    water_maze,
     wikitext,
-    worlds,
 )
 from feedback_transformer.experiments.experiment import Experiment
 
@@ -42,7 +44,7 @@ CHAPTERS: dict[str, tuple[Experiment, ...]] = {
         recurrent_comparison.EXPERIMENT,
         summarization.EXPERIMENT,
     ),
-    "Reinforcement learning": worlds.EXPERIMENTS,
+    "Reinforcement learning": (corridor.EXPERIMENT, maze.EXPERIMENT, *water_maze.EXPERIMENTS),
     "State tracking, beyond the paper": state_tracking.EXPERIMENTS,
 }
 EXPERIMENTS = {experiment.name: experiment for chapter in CHAPTERS.values() for experiment in chapter}

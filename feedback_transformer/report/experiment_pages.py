@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from types import ModuleType
 
+from feedback_transformer import experiments
 from feedback_transformer.experiments import CHAPTERS, EXPERIMENTS, speed
 from feedback_transformer.experiments.experiment import Experiment, Record, Variant, train_command
 from feedback_transformer.report.experiments import Outcome, overall
@@ -39,10 +41,16 @@ def generated_from(file: str) -> str:
     )
 
 
+def module_of(experiment: Experiment) -> ModuleType:
+    """The file that defines the experiment."""
+    modules = [module for module in vars(experiments).values() if isinstance(module, ModuleType)]
+    own = {module: (*getattr(module, "EXPERIMENTS", ()), getattr(module, "EXPERIMENT", None)) for module in modules}
+    return next(module for module in modules if experiment in own[module])
+
+
 def experiment_page(experiment: Experiment, results: Path) -> str:
     outcome = Outcome(experiment, "laptop", results)
-    module = inspect.getmodule(experiment.variants)
-    assert module is not None
+    module = module_of(experiment)
     assert module.__doc__ is not None
     file = f"feedback_transformer/experiments/{module.__name__.rpartition('.')[2]}.py"
     figure = f"![{experiment.title}]({ROOT}/results/{experiment.name}.svg)"

@@ -1,0 +1,62 @@
+"""Figure 3: success in the corridor over the size of the memory (section 4.1.1)."""
+
+from __future__ import annotations
+
+from feedback_transformer.config import CORES
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
+from feedback_transformer.presets import preset
+
+# Memory sizes for each corridor length, some below it and some above.
+MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
+    "smoke": {3: (2, 4)},
+    "laptop": {30: (2, 4, 8, 16, 64), 100: (4, 128)},
+    "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
+}
+COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # length, small memory, large memory
+
+
+def variants(scale: str) -> list[Variant]:
+    return [
+        variant(scale, core, length, memory)
+        for length, memories in MEMORIES[scale].items()
+        for core in ("feedback", "transformer")
+        for memory in memories
+    ]
+
+
+def variant(scale: str, core: str, length: int, memory: int) -> Variant:
+    fields = {"length": str(length), "memory_size": str(memory)}
+    if scale != "smoke":
+        fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
+    name = f"{CORES[core]}, length {length}"
+    run = preset("corridor", scale, core).override(fields)
+    seeds = (0,) if scale == "laptop" and length == 100 else SEEDS
+    return Variant(
+        f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=seeds
+    )
+
+
+def claims(scale: str) -> tuple[Claim, ...]:
+    length, small, large = COMPARED[scale]
+    feedback, transformer = (f"corridor/{core}-{length}" for core in ("feedback", "transformer"))
+    return (
+        Claim("Feedback is better where the memory is small", f"{feedback}-{small}", f"{transformer}-{small}"),
+        Claim(
+            "Feedback keeps its performance as the memory shrinks",
+            f"{feedback}-{small}", f"{feedback}-{large}", equal=True,
+        ),
+        Claim("the Transformer degrades as the memory shrinks", f"{transformer}-{large}", f"{transformer}-{small}"),
+    )  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="corridor",
+    title="Corridor: success against memory size",
+    where="Section 4.1.1, Figure 3",
+    reduced="0.1M parameters, corridors of 30 and 100 steps (the paper gives no length) after a curriculum of 3, 10 "
+    "and 18, 1.0M to 2.8M frames, one seed at length 100",
+    variants=variants,
+    claims=claims,
+    axis="memory size",
+    endings=True,
+)
