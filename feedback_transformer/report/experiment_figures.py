@@ -36,8 +36,9 @@ def _learning(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -
             points = [(point["tokens"] / 1e6, point[outcome.metric]) for point in record["curve"]]
             later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
             lines.append(Series(_name(outcome, variant), colours[variant.key], later))
-    if (level := outcome.bounds().get("oracle")) is not None:
-        xs = [x for line in lines for x, _ in line.points]
+    told = (record.get("bounds", {}) for variant in known for record in outcome.records[variant.key])
+    if levels := [bounds["oracle"] for bounds in told if "oracle" in bounds]:
+        xs, level = [x for line in lines for x, _ in line.points], sum(levels) / len(levels)
         lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
     return line_chart(lines, f"training {outcome.unit()} (millions)", f"validation {outcome.metric.replace('_', ' ')}")
 
