@@ -15,6 +15,8 @@ from feedback_transformer.experiments.experiment import Experiment, Variant, kep
 from feedback_transformer.report.experiments import reduction
 from feedback_transformer.training.run import RunConfig
 
+RESULTS = Path("results")  # the records that come with the project, if this is its folder
+
 
 class Missing(NamedTuple):
     """A variant with runs to be done: how many, and minutes on one core for each, if known."""
@@ -43,8 +45,14 @@ def missing_variants(experiments: list[Experiment], scale: str, seeds: int | Non
     for variant in variants.values():
         undone = sum(kept_record(results, key, run) is None for key, run in variant.runs(seeds).items())
         if undone:
-            minutes, cost = recorded_minutes(variant, results), costs.get(variant.key)
-            row = Missing(variant, undone, minutes, "-" if minutes is None else "records of other seeds")
+            minutes, cost, known_by = (
+                recorded_minutes(variant, results),
+                costs.get(variant.key),
+                "records of other seeds",
+            )
+            if minutes is None and results != RESULTS:
+                minutes, known_by = recorded_minutes(variant, RESULTS), f"records in {RESULTS}"
+            row = Missing(variant, undone, minutes, "-" if minutes is None else known_by)
             if minutes is None and cost is not None:
                 row = Missing(variant, undone, cost.minutes, cost.known_by())
             found.append(row)
@@ -72,7 +80,8 @@ def show_plan(
     known = [row.runs * row.minutes for row in missing if row.minutes is not None]
     unknown = sum(row.runs for row in missing if row.minutes is None)
     told = [f"about {spell_minutes(sum(known))} on one core"] if known else []
-    told += [f"{unknown} of unknown cost"] if unknown else []
+    untried = any(row.minutes is None and row.known_by == "-" for row in missing)
+    told += [f"{unknown} of unknown cost{' (--measure times a few updates)' * untried}"] if unknown else []
     runs = sum(row.runs for row in missing)
     without = "1 run has" if runs == 1 else f"{runs} runs have"
     console.print(f"{without} no record yet: {' and '.join(told)}." if runs else "Every run has a record.")

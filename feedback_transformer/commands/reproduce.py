@@ -185,7 +185,7 @@ def show(experiment: Experiment, scale: str, results: Path, console: Console) ->
     show_table(experiment.title, header, rows, console)
     for answer in outcome.claims():
         numbers = f" ({answer.here})" if answer.here else ""
-        console.print(Padding(f"{answer.words}: {answer.verdict}{numbers}", (0, 0, 0, 2)), highlight=False)
+        console.print(Padding(f"{outcome.asked(answer)}: {answer.verdict}{numbers}", (0, 0, 0, 2)), highlight=False)
     picture = results / f"{experiment.name}.svg"
     if draw(outcome, picture):
         console.print(f"Picture: {picture}")

@@ -162,6 +162,9 @@ def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
         return False
     if lost := PARTS - record.keys():
         raise KeyError(f"it has no {', '.join(sorted(lost))}")
+    for part, numbers in (("test", record["test"]), ("curve", record["curve"] and record["curve"][-1])):
+        if not numbers or not all(isinstance(number, int | float) for number in numbers.values()):
+            raise KeyError(f"its {part} holds no scores")
     return not [d for d in RunConfig.from_dict(record["run"]).differences(run) if not d.startswith("task.data ")]
 
 
@@ -231,6 +234,7 @@ def verdict(
     unknown = widest is None and len(better.values) == len(worse.values) == 1
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
+    same = "both score the same" if gain == noise == 0 else "within the noise"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = UNLEARNED
     elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
@@ -242,7 +246,7 @@ def verdict(
     elif claim.equal and abs(gain) + noise <= close:
         answer = "holds"
     elif claim.equal or abs(gain) <= (noise if seeds > 1 else max(noise, close)):
-        answer = "not decided: within the noise"
+        answer = f"not decided: {same}"
     else:
         answer = "holds" if gain > 0 else "does not hold"
     return answer if seeds > 1 else f"{answer} (one seed)"

@@ -83,6 +83,7 @@ RECORDS = {
     "--worlds": "bench-worlds.json",
 }
 SHAPE = "WikiText-103 small, whole model"
+ENCODER, LAYERS = "6 encoder layers", "6 encoder and 2 decoder layers"
 WORLD = "paper's model, 64 copies"
 NOISE = 0.1  # of a ratio: by how much it varies from one measurement to the next
 AS_FAST = 1.0  # as the Transformer, or more
@@ -95,15 +96,14 @@ SPEEDS = (
     Speed(LM, TRAINS, AS_FAST, paper("language", 0), "--language", "training", f"{SHAPE}, B 8", ours=True),
     Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}),
     Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}),
-    Speed(MT, TRAINS, AS_FAST, paper("translation", 0), "--translation", "training",
-          "6 encoder and 2 decoder layers", ours=True),
-    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 1",
+    Speed(MT, TRAINS, AS_FAST, paper("translation", 0), "--translation", "training", LAYERS, ours=True),
+    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", f"{LAYERS}, beam 5, B 1",
           {"batch": 1}),
-    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", "the same, beam 5, B 32",
+    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", f"{LAYERS}, beam 5, B 32",
           {"batch": 32}),
-    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 1", {"batch": 1},
+    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", f"{ENCODER}, beam 5, B 1", {"batch": 1},
           DEPTHS),
-    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", "the same, beam 5, B 32", {"batch": 32},
+    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", f"{ENCODER}, beam 5, B 32", {"batch": 32},
           DEPTHS),
     Speed(RL, TRAINS, AS_FAST, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
 )  # fmt: skip

@@ -49,30 +49,34 @@ def formal(column: int) -> tuple[Elsewhere, ...]:
 
 
 SIZE = "0.1M parameters (LSTM: 0.3M)"
+FORMAL_LENGTHS = "lengths of up to 4, 10, 20 and 40 in turn"
+LOOPED_SIZE = "instead of 8 layers of width 512 in the Recurrent Looped Transformer paper"
 TASKS = (
     Tracking("parity", "Parity of 40 to 256 bits, trained on up to 40", ("scaled", "accuracy"),
-             f"{SIZE}, 3.7M tokens", 0.05,
+             f"{SIZE}, {LOOPED_SIZE}; 3.7M tokens, {FORMAL_LENGTHS}", 0.05,
              (*formal(0), Elsewhere("Recurrent Looped Transformer, at length 256", {"accuracy": 1.0}, LOOPED),
               Elsewhere("Transformer, at length 256", {"accuracy": 0.501}, LOOPED))),
     Tracking("arithmetic", "Arithmetic modulo 5, 40 to 256 symbols, trained on up to 40", ("scaled", "accuracy"),
-             f"{SIZE}, 20M tokens, one seed of the other models", 0.05, formal(1), OTHERS),
+             f"{SIZE}, 20M tokens, {FORMAL_LENGTHS}, one seed of the other models", 0.05, formal(1), OTHERS),
     Tracking("brackets", "Arithmetic modulo 5 with brackets, 40 to 256 symbols, trained on up to 40",
-             ("scaled", "accuracy"), f"{SIZE}, 20M tokens, one seed", 0.05, formal(2),
+             ("scaled", "accuracy"), f"{SIZE}, 20M tokens, {FORMAL_LENGTHS}, one seed", 0.05, formal(2),
              {"feedback": 1, **OTHERS}),
     Tracking("s5-swaps", "Sequences of 256 swaps of five things, trained on 32", ("accuracy", "last"),
-             f"{SIZE}, 6.3M tokens", 0.05,
+             f"{SIZE}, {LOOPED_SIZE}; 6.3M tokens, lengths of 4, 8, 16 and 32 in turn", 0.05,
              (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
     Tracking("s5", "Sequences of 256 permutations of five things, trained on 32", ("accuracy", "last"),
-             "0.4M parameters (LSTM: 0.3M), 25.4M tokens, two seeds of Feedback and one of the other models; the "
-             "weighted sum starts near the top layer (`memory_top=2`)", 0.05,
+             f"0.4M parameters (LSTM: 0.3M), {LOOPED_SIZE}; 25.4M tokens, lengths of 1, 2, 4, 12 and 32 in turn, two "
+             "seeds of Feedback and one of the other models; the weighted sum starts near the top layer "
+             "(`memory_top=2`)", 0.05,
              (Elsewhere("the best of all models there", {"last": 0.025}, LOOPED),), {"feedback": 2, **OTHERS}),
     Tracking("flip-flop", "Flip-flop language, trained with 80% ignore instructions", ("sparse", "dense"),
              f"{SIZE}, 1.6M tokens, one seed of the Transformer", 0.55,
              (Elsewhere("LSTM, one layer of width 128", {"sparse": 1.0, "dense": 1.0}, FLIP_FLOPS),),
              {"transformer": 1}),
     Tracking("recall", "Associative recall of 16 keys", ("accuracy",),
-             f"{SIZE}, 7.0M tokens, one seed of the Transformer and the LSTM", 0.1, (), BASELINES),
+             f"{SIZE}, 7.0M tokens, 2, 6 and 16 keys in turn, one seed of the Transformer and the LSTM", 0.1,
+             (), BASELINES),
 )  # fmt: skip
 
 

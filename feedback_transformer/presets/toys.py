@@ -161,7 +161,7 @@ COPYING_FIELDS = {"min_length": "1", "plain": "0.7"}
 TOY_FIELDS = {name: {**COPYING_FIELDS, "chained": "4"} for name in ("copy", "reverse")}
 # Or a model counts the digits, which ends with the training lengths:
 TOY_FIELDS["copy"]["anywhere"] = "0.5"
-# Short strings would be told by their ends.
+# In short strings a place is known by its distance from an end.
 TOY_FIELDS["reverse"] |= {"cues": "0.5", "chained": "8", "min_length": "30", "later": "0.5", "misread": "0.03"}
 TOY_FIELDS |= dict.fromkeys(("copy-pairs", "reverse-pairs"), COPYING_FIELDS)
 TOY_FIELDS["counting-1k"] = {"small": "1.0"}

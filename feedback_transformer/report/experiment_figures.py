@@ -9,7 +9,7 @@ from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.report.experiments import SPEED, Outcome
-from feedback_transformer.report.svg import Chart, Row, Series, dot_chart, line_chart, standalone
+from feedback_transformer.report.svg import NUM_COLOURS, Chart, Row, Series, dot_chart, line_chart, standalone
 
 ORACLE = 6  # its colour
 
@@ -72,7 +72,9 @@ def colours_of(variants: list[Variant]) -> dict[str, int]:
     """A colour for each variant; one labelled by a core's name has that core's colour in every figure."""
     own = {label: number for number, label in enumerate(CORES.values())}
     others = itertools.count(len(own))
-    return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
+    colours = {v.key: own[v.label] if v.label in own else next(others) for v in variants}
+    assert next(others) <= NUM_COLOURS, "two lines would look the same"
+    return colours
 
 
 def experiment_table(name: str, results: Path) -> str:

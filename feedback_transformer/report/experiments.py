@@ -233,12 +233,16 @@ class Outcome:
     def claim_rows(self) -> tuple[list[str], list[list[str]]]:
         """The header and one row per claim, with the paper's numbers where it gives any."""
         answers = self.claims()
-        words = [f"{a.words}{OURS if a.ours and self.experiment.where else ''}" for a in answers]
+        words = [self.asked(answer) for answer in answers]
         ends = [[a.here or "-", a.verdict] for a in answers]
         if any(answer.paper for answer in answers):
             rows = [[said, a.paper or "-", *end] for said, a, end in zip(words, answers, ends, strict=True)]
             return ["claim", "paper, full scale", "here", "verdict"], rows
         return ["claim", "here", "verdict"], [[said, *end] for said, end in zip(words, ends, strict=True)]
+
+    def asked(self, answer: Answer) -> str:
+        """The claim in words, marked if it is not the paper's in an experiment of the paper's."""
+        return f"{answer.words}{OURS if answer.ours and self.experiment.where else ''}"
 
     def overall(self) -> str:
         """One verdict if all claims agree, else how many there are of each."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import CHAPTERS, SUITES
+from feedback_transformer.experiments.experiment import train_command
 from feedback_transformer.report.costs import HEADS, cost_rows
 from feedback_transformer.report.experiment_figures import charts
 from feedback_transformer.report.experiments import Outcome, kind_of
@@ -279,7 +281,8 @@ def runs(outcome: Outcome) -> str:
         for record in outcome.records[variant.key]:
             score, minutes = f"{outcome.value(record, outcome.metric):.4g}", f"{record['cpu_seconds'] / 60:.1f}"
             cells = [f"{variant.label}, seed {record['run']['seed']}", score, minutes]
-            rows.append([*map(escape, cells), f"<code>{escape(record.get('command') or '')}</code>"])
+            command = train_command(replace(variant.run, seed=record["run"]["seed"]), outcome.scale)
+            rows.append([*map(escape, cells), f"<code>{escape(command)}</code>"])
     made = table(["run", f"{outcome.split} {outcome.metric}", "minutes", "command"], rows, "words")
     return f"<details><summary>Each run and its command</summary>{made}</details>"
 

@@ -20,7 +20,7 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("counting-1k", "feedback", {}),
     ("copy", "feedback", {}),
     ("copy-pairs", "feedback", {}),
-    ("reverse", "feedback", {}),
+    ("reverse", "feedback-longer", {"character": 0.748, "sequence": 0.292}),
     ("reverse-pairs", "feedback", {}),
 )
 

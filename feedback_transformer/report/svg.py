@@ -15,14 +15,15 @@ ROW, NAME_LINE = 30, 16  # of a dot chart
 GAP, HEADING, LEGEND_LINE, LEGEND_LEFT, LETTER, TITLE_LETTER = 24, 32, 20, 8.0, 6.6, 9.0
 WIDE_RANGE = 10  # an axis with at least this ratio is logarithmic
 NEAR = 0.05  # of the scores: how far a published number may be from them if they hardly differ (fractions: anywhere)
-NUM_COLOURS = 8  # after Okabe and Ito: colour-blind readers can tell them apart
+NUM_COLOURS = 10  # eight after Okabe and Ito, which colour-blind readers can tell apart, and two more
 
 STYLE = """
 :root { --ground: #fff; --ink: #1b1f24; --faint: #d8dde3; --quiet: #57606a;
-  --c0: #0072B2; --c1: #D55E00; --c2: #009E73; --c3: #CC79A7; --c4: #B58900; --c5: #2A9DD6; --c6: #333; --c7: #888; }
+  --c0: #0072B2; --c1: #D55E00; --c2: #009E73; --c3: #CC79A7; --c4: #B58900; --c5: #2A9DD6; --c6: #333; --c7: #888;
+  --c8: #8C510A; --c9: #6A3D9A; }
 @media screen and (prefers-color-scheme: dark) { :root { --ground: #0d1117; --ink: #e6edf3; --faint: #30363d;
   --quiet: #9da7b3; --c0: #4CA6E0; --c1: #FF8A3D; --c2: #2CC79A; --c3: #E79BC6; --c4: #E6B93A; --c5: #8CCBF2;
-  --c6: #ddd; --c7: #999; } }
+  --c6: #ddd; --c7: #999; --c8: #C8873C; --c9: #B79AE0; } }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 svg .tick, svg .label { fill: var(--quiet); }
 svg .title { font-size: 15px; font-weight: 600; }

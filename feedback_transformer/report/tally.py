@@ -25,16 +25,18 @@ class Tally(NamedTuple):
     def sentence(self, whose: str, scale: str = "laptop") -> str:
         where = "" if scale == "paper" else "at reduced scale "
         held, failed, undecided, not_run = self.counts().values()
+        only_paper = sum(ONLY_PAPER in said for said in self.verdicts)
         single = sum(ONE_SEED in verdict for verdict in self.verdicts)
         parts = [
             count(held, "holds", "hold"),
             count(failed, "does not", "do not"),
             count(undecided, "is not decided", "are not decided"),
         ]
-        if not_run:
-            only_paper = all(ONLY_PAPER in said for said in self.verdicts if kind_of(said) == "not run")
-            asked = "can be judged only at the paper's scale" if only_paper else "have not been run yet"
-            parts.append(count(not_run, asked.replace("have", "has"), asked))
+        if not_run > only_paper:
+            parts.append(count(not_run - only_paper, "has not been run yet", "have not been run yet"))
+        if only_paper:
+            asked = "can be judged only at the paper's scale"
+            parts.append(count(only_paper, asked, asked))
         return (
             f"Of {count(len(self.verdicts), 'claim', 'claims')} {whose} in "
             f"{count(len(self.experiments), 'experiment', 'experiments')}, {where}"

@@ -184,6 +184,17 @@ def test_a_record_that_lacks_a_part_is_a_sentence(
     assert f"it has no {part}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("part", "damage"), [("test", {}), ("test", {"bits": None}), ("curve", [])])
+def test_a_finished_record_without_scores_is_a_sentence(
+    part: str, damage: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_record(tmp_path, "ptb-char/feedback-seed-0", 1.0)
+    path = tmp_path / "ptb-char" / "feedback-seed-0.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), part: damage}))
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert f"its {part} holds no scores" in capsys.readouterr().err
+
+
 def test_results_are_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["reproduce", "parity", "--plan", "--results", str(tmp_path / "file")]) == 2

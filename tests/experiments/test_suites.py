@@ -138,8 +138,8 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
         assert speed_rows(tmp_path)[1][3][4] == "not decided: within the noise", "a ratio varies by a tenth"
     shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
-    assert answers[shallow, "the same, beam 5, B 1"] == ("3.00x", "does not hold")
-    assert answers[shallow, "the same, beam 5, B 32"] == ("-", "not run")
+    assert answers[shallow, "6 encoder layers, beam 5, B 1"] == ("3.00x", "does not hold")
+    assert answers[shallow, "6 encoder layers, beam 5, B 32"] == ("-", "not run")
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "1.50" in said
@@ -184,12 +184,27 @@ def test_a_plan_says_how_the_data_of_its_scale_is_made() -> None:
 # -------------------------------------------------------------------------------------------------- cost
 
 
-def test_a_plan_tells_the_cost_by_records_of_other_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_tells_the_cost_by_records_of_other_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # away from the records of the project
     make_record(tmp_path, "parity", "parity/feedback", 1, {"scaled": 0.5, "accuracy": 0.75}, seconds=600.0)
     assert main(["reproduce", "parity", "--plan", "--results", str(tmp_path)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "10.0 minutes" in said
-    assert "11 runs have no record yet: about 20.0 minutes on one core and 9 of unknown cost." in said
+    unknown = "9 of unknown cost (--measure times a few updates)"
+    assert f"11 runs have no record yet: about 20.0 minutes on one core and {unknown}." in said
+
+
+def test_a_plan_for_new_records_tells_the_cost_by_those_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_record(tmp_path / "results", "parity", "parity/feedback", 1, {"scaled": 0.5, "accuracy": 0.75}, seconds=600.0)
+    assert main(["reproduce", "parity", "--plan", "--results", str(tmp_path / "new")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "records in results" in said
+    assert "12 runs have no record yet: about 30.0 minutes on one core and 9 of unknown cost" in said
 
 
 def test_a_plan_measures_what_no_record_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ def test_a_gap_is_compared_with_a_gap_and_speed_has_its_column(
     for key, run in EXPERIMENTS["multi30k"].runs("laptop").items():
         name = key.removeprefix("multi30k/").removesuffix("-seed-0")
         if name in bleu:
-            write_record(tmp_path, key, run, {"bleu": bleu[name], "words_per_second": 612.3}, curve=[])
+            write_record(tmp_path, key, run, {"bleu": bleu[name], "words_per_second": 612.3})
     outcome = Outcome(EXPERIMENTS["multi30k"], "laptop", tmp_path)
     words = "Feedback's lead is larger with 1 decoder layer than with 6"
     answer = next(answer for answer in outcome.claims() if answer.words == words)

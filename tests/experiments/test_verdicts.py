@@ -9,7 +9,7 @@ import pytest
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import Claim, Experiment, Score, Variant, verdict
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.tally import Tally
 from tests.experiments.records import write_record
@@ -84,3 +84,12 @@ def test_the_claims_are_counted_in_one_sentence_that_leaves_out_what_is_not_miss
         "1 of these verdicts rests on one seed."
     )
     assert "1 is not decided, and 1 has not been run yet; 1 of" in Tally([*verdicts, "not run"], set()).sentence("")
+    unrun = [*verdicts, "not run", *2 * ["not run: only at the paper's scale"]]
+    ending = "1 is not decided, 1 has not been run yet, and 2 can be judged only at the paper's scale; 1 of"
+    assert ending in Tally(unrun, set()).sentence("")
+
+
+def test_two_that_score_the_same_have_no_noise() -> None:
+    best = Score((1.0, 1.0, 1.0))
+    assert verdict(Claim("", "a", "b"), best, best, False) == "not decided: both score the same"
+    assert verdict(Claim("", "a", "b"), best, Score((0.9, 1.0, 1.1)), False) == "not decided: within the noise"
