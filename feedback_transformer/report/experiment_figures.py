@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 from feedback_transformer.config import CORES
@@ -69,12 +68,11 @@ def _name(outcome: Outcome, variant: Variant) -> str:
 
 
 def colours_of(variants: list[Variant]) -> dict[str, int]:
-    """A colour for each variant; one labelled by a core's name has that core's colour in every figure."""
+    """A colour of its own for each variant; one labelled by a core's name has that core's in every figure."""
     own = {label: number for number, label in enumerate(CORES.values())}
-    others = itertools.count(len(own))
-    colours = {v.key: own[v.label] if v.label in own else next(others) for v in variants}
-    assert next(others) <= NUM_COLOURS, "two lines would look the same"
-    return colours
+    unused = [number for label, number in own.items() if label not in {variant.label for variant in variants}]
+    others = iter([*range(len(own), NUM_COLOURS), *unused])
+    return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
 
 
 def experiment_table(name: str, results: Path) -> str:
