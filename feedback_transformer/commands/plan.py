@@ -63,12 +63,13 @@ def show_plan(
     experiments: list[Experiment], scale: str, missing: list[Missing], console: Console, every_variant: bool
 ) -> None:
     """Print the runs without a record and their total cost; on request the cost of every variant."""
-    for experiment in experiments:
+    wanted = {row.variant.key for row in missing}
+    undone = [one for one in experiments if wanted & {variant.key for variant in one.variants(scale)}]
+    for experiment in undone or experiments:
         console.print(f"[bold]{experiment.title}[/bold] ({experiment.place})", highlight=False)
         if scale != "paper":
             console.print(reduction(experiment, scale), highlight=False)
         if prepare := experiment.prepare_command(scale):
-            wanted = {row.variant.key for row in missing}
             lost = missing_data(variant.run for variant in experiment.variants(scale) if variant.key in wanted)
             console.print(f"Data: {prepare}{' (its data is not there yet)' if lost else ''}", highlight=False)
     if every_variant and missing:
