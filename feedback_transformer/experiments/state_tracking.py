@@ -64,6 +64,9 @@ TASKS = (
     Tracking("s5-swaps", "Sequences of 256 swaps of five things, trained on 32", ("accuracy", "last"),
              f"{SIZE}, {LOOPED_SIZE}; 6.3M tokens, lengths of 4, 8, 16 and 32 in turn", 0.05,
              (Elsewhere("Recurrent Looped Transformer, at length 256", {"last": 0.973}, LOOPED),
+              Elsewhere("the same, at length 512", {"last": 0.557}, LOOPED),
+              Elsewhere("the same, at length 64", {"last": 1.0}, LOOPED),
+              Elsewhere("the same, at length 64, fed back every 4 symbols", {"last": 0.196}, LOOPED),
               Elsewhere("Transformer, at length 256", {"last": 0.0085}, LOOPED))),
     Tracking("s5", "Sequences of 256 permutations of five things, trained on 32", ("accuracy", "last"),
              f"0.4M parameters (LSTM: 0.3M), {LOOPED_SIZE}; 25.4M tokens, lengths of 1, 2, 4, 12 and 32 in turn, two "

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments.speed import FRAMES, RECORDS, SPEEDS, speed_claim
 from feedback_transformer.report.experiments import overall
-from feedback_transformer.report.speed import Table, about_speed, summary_tables
+from feedback_transformer.report.speed import Table, about_speed, notes, summary_tables
 from feedback_transformer.report.svg import Chart
 from feedback_transformer.report.whole_models import (
     LANGUAGE,
@@ -79,7 +79,8 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
         sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record), (), claims))
     if (path := results / "bench.json").exists():
         record = read_record(path)
-        about = f"{about_speed(record)} Made with `feedback-transformer bench`."
+        rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())
+        about = f"{about_speed(record)} The rows: {rows}. Made with `feedback-transformer bench`."
         tables = summary_tables(record)
         sections.append(SpeedSection("speed-engines", "Speed of the engines", "", about, tables))
     return sections
