@@ -31,7 +31,7 @@ model trained on 100 actions is still right after 1000. If a corpus has moved si
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task")
+    sub.add_argument("overrides", nargs="*", default=[], metavar="field=value", help="set a field of the task")
     sub.add_argument("--episodes", type=int, help="number of episodes (that of the run's test set)")
     sub.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_machine_options(sub)

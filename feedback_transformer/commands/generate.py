@@ -29,7 +29,9 @@ Text is shown as it is generated. The time and memory per token do not grow with
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-    sub.add_argument("overrides", nargs="*", metavar="data=FOLDER", help="where the corpus is, if it has moved")
+    sub.add_argument(
+        "overrides", nargs="*", default=[], metavar="data=FOLDER", help="where the corpus is, if it has moved"
+    )
     sub.add_argument("--prompt", help="text to continue (a new line, or how the training text begins)")
     sub.add_argument("--max-tokens", type=int, default=500, help="number of tokens to generate (500)")
     sub.add_argument("--temperature", type=float, default=1.0, help="0 always takes the likeliest token (1)")

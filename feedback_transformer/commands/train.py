@@ -38,7 +38,11 @@ explains each. Ctrl-C saves the run; --resume continues it, with the same result
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("task", nargs="?", help="a task; see `feedback-transformer list tasks`")
     sub.add_argument(
-        "overrides", nargs="*", metavar="field=value", help="set a field of the task, the model or the training"
+        "overrides",
+        nargs="*",
+        default=[],
+        metavar="field=value",
+        help="set a field of the task, the model or the training",
     )
     sub.add_argument("--preset", default="laptop", help=f"preset to start from: {', '.join(SCALES)} (laptop)")
     sub.add_argument("--out", type=Path, help="folder of the run (runs/TASK-CORE-PRESET-SEED)")

@@ -82,7 +82,7 @@ a line counts as one sentence; `evaluate` knows the sentences of a summary and c
 
 def add_translate_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the search")
+    sub.add_argument("overrides", nargs="*", default=[], metavar="field=value", help="set a field of the search")
     sub.add_argument("--input", type=Path, metavar="FILE", help="read from this file (standard input)")
     sub.add_argument("--output", type=Path, metavar="FILE", help="write to this file (standard output)")
     sub.add_argument("--lines", type=positive_number, help=f"lines to read at a time (1; {FILE_LINES} from a file)")
@@ -94,7 +94,9 @@ def add_translate_arguments(sub: argparse.ArgumentParser) -> None:
 
 def add_tune_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-    sub.add_argument("overrides", nargs="*", metavar="field=a,b,c", help="values to try (length_penalty, 0 to 1.6)")
+    sub.add_argument(
+        "overrides", nargs="*", default=[], metavar="field=a,b,c", help="values to try (length_penalty, 0 to 1.6)"
+    )
     add_machine_options(sub)
 
 

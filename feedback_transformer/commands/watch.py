@@ -37,7 +37,7 @@ ffmpeg; a GIF needs nothing more.
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("checkpoint", type=Path, help="a checkpoint, or the folder of a run")
-    sub.add_argument("overrides", nargs="*", metavar="field=value", help="set a field of the task")
+    sub.add_argument("overrides", nargs="*", default=[], metavar="field=value", help="set a field of the task")
     sub.add_argument("--out", type=Path, default=Path("episode.gif"), help="a .gif or .mp4 (episode.gif)")
     sub.add_argument("--ansi", action="store_true", help="show it in the terminal instead")
     sub.add_argument(
