@@ -45,11 +45,8 @@ def missing_variants(experiments: list[Experiment], scale: str, seeds: int | Non
     for variant in variants.values():
         undone = sum(kept_record(results, key, run) is None for key, run in variant.runs(seeds).items())
         if undone:
-            minutes, cost, known_by = (
-                recorded_minutes(variant, results),
-                costs.get(variant.key),
-                "records of other seeds",
-            )
+            minutes, cost = recorded_minutes(variant, results), costs.get(variant.key)
+            known_by = "records of other seeds"
             if minutes is None and results != RESULTS:
                 minutes, known_by = recorded_minutes(variant, RESULTS), f"records in {RESULTS}"
             row = Missing(variant, undone, minutes, "-" if minutes is None else known_by)
