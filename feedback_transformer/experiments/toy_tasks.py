@@ -9,6 +9,7 @@ Transformer has 2 layers, and all other models are trained on as many tokens. Co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant
@@ -48,6 +49,7 @@ class Toy(NamedTuple):
     reduced: str
     longer: Longer | None = None
     elsewhere: tuple[Elsewhere, ...] = ()
+    transformer: Mapping[str, str] = MappingProxyType({})  # fields of a laptop's Transformer, where it needs others
 
 
 SIZE = (
@@ -73,8 +75,9 @@ TOYS = (
         f"{COPYING.replace('0.1M', '0.2M').replace('1 to 40', '30 to 40').replace('15.7M', '12.6M')} (25.2M in the "
         "longer row), eight strings in a row sharing one memory, half of them asked for in parts, half of them only "
         "after the next, 3% of the answers' digits misread; six of eight heads are initialised to attend one to six "
-        "steps back",
+        "steps back; the Transformer goes on to this after 30% of the updates, since it does not pass the stage before",
         Longer(16_384, ("feedback",)),
+        transformer={"curriculum_deadline": "0.3"},  # Feedback has passed both stages by then
     ),
     Toy(
         "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),
@@ -117,6 +120,8 @@ def variant(toy: Toy, scale: str, name: str, longer: bool = False) -> Variant:
     key, label = f"{toy.task}/{name}", LABELS[name]
     if name == "lstm" and scale == "laptop":
         fields, key = dict(WIDE), f"{key}-128"
+    if name.startswith("transformer") and scale == "laptop":
+        fields |= toy.transformer
     if longer and toy.longer:
         fields["steps"], key, label = str(toy.longer.steps), f"{key}-longer", f"{label}, {toy.longer.steps:,} updates"
     run = preset(toy.task, scale, name.partition("-")[0]).override(fields)
