@@ -139,9 +139,11 @@ class Outcome:
         return row + ([self._numbers(variant.published)] if published else [])
 
     def _numbers(self, of: Callable[[str], float | None]) -> str:
-        """The published numbers, one per score."""
-        numbers = ["-" if (number := of(name)) is None else f"{number:g}" for name in self.scores]
-        return " / ".join(numbers) if set(numbers) != {"-"} else "-"
+        """The published numbers, one per score; where some are missing, those that there are come with their names."""
+        known = {name: f"{number:g}" for name in self.scores if (number := of(name)) is not None}
+        if len(known) == len(self.scores):
+            return " / ".join(known.values())
+        return ", ".join(f"{number} ({name})" for name, number in known.items()) or "-"
 
     def beside(self) -> dict[str, str]:
         """Further scores that all records have: name -> column title."""
