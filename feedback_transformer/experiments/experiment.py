@@ -193,9 +193,10 @@ def _train_command(run: RunConfig, scale: str) -> str:
 
 @dataclass(frozen=True)
 class Score:
-    """A variant's test score over its seeds."""
+    """A variant's test score over its seeds; or (`exact`) a published number, which is taken as it is."""
 
     values: tuple[float, ...]
+    exact: bool = False
 
     @property
     def mean(self) -> float:
@@ -230,8 +231,8 @@ def verdict(
     gain = (worse.mean - better.mean) if lower_is_better else (better.mean - worse.mean)
     noise = confidence(better, worse, widest or 0.0)
     close = CLOSE * abs(worse.mean) if close is None else close
-    seeds = min(len(better.values), len(worse.values))
-    unknown = widest is None and len(better.values) == len(worse.values) == 1
+    counts = [len(score.values) for score in (better, worse) if not score.exact]
+    seeds, unknown = min(counts), widest is None and max(counts) == 1
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
     same = "both score the same" if gain == noise == 0 else "within the noise"
@@ -257,9 +258,13 @@ def confidence(a: Score, b: Score, widest: float) -> float:
 
     >>> round(confidence(Score((1.0, 2.0, 3.0)), Score((4.0, 5.0, 6.0)), 0.0), 3)
     2.27
+    >>> round(confidence(Score((1.0, 2.0, 3.0)), Score((4.0,), exact=True), 0.0), 3)
+    2.483
     """
-    counts = len(a.values), len(b.values)
-    freedom = sum(counts) - 2
-    pooled = math.sqrt(sum((n - 1) * s.spread**2 for n, s in zip(counts, (a, b), strict=True)) / max(1, freedom))
+    measured = [score for score in (a, b) if not score.exact]
+    counts = [len(score.values) for score in measured]
+    freedom = sum(counts) - len(counts)
+    squares = sum((n - 1) * score.spread**2 for n, score in zip(counts, measured, strict=True))
+    pooled = math.sqrt(squares / max(1, freedom))
     spread = pooled if freedom >= 2 else max(pooled, widest)
     return STUDENT[min(max(freedom, 2), max(STUDENT))] * spread * math.sqrt(sum(1 / n for n in counts))

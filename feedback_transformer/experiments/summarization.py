@@ -24,7 +24,8 @@ EXPERIMENT = Experiment(
     title="Summarization: ROUGE-L on CNN-DailyMail over the depth of the decoder",
     where="Appendix, Figure 7 (right)",
     reduced="39,160 of 287,113 articles, biased towards shorter ones, the first 120 words of each instead of 400, "
-    f"{SMALL_PAIR_MODEL}, the first 300 articles of the test set, one seed",
+    f"1, 2 and 4 decoder layers instead of 1 to 6, {SMALL_PAIR_MODEL}, the first 300 articles of the test set, one "
+    "seed",
     afterwards=f"{AFTERWARDS}`feedback-transformer tune RUN shortest=30,50,70`, then `evaluate RUN`",
     prepare=PREPARE["cnn-dailymail"],
     variants=variants,

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Variant
+from feedback_transformer.experiments.experiment import Record, Variant
 from feedback_transformer.report.experiments import SPEED, Outcome
 from feedback_transformer.report.svg import NUM_COLOURS, Chart, Row, Series, dot_chart, line_chart, standalone
 
 ORACLE = 6  # its colour
+THIN, MEDIUM, THICK = 1.0, 1.8, 3.6  # lines
 
 
 def charts(outcome: Outcome) -> list[Chart]:
@@ -23,23 +24,32 @@ def charts(outcome: Outcome) -> list[Chart]:
         colours = colours_of(known)
         return [_learning(outcome, known, colours), _ends(outcome, known, colours)]
     speed = SPEED in outcome.beside()
-    lines = list(dict.fromkeys(variant.line for variant in placed))
+    lines = list(dict.fromkeys(variant.line or variant.label for variant in (*placed, *known)))
     panels = [_by_place(outcome, placed, metric) for metric in (outcome.metric, *([SPEED] if speed else []))]
-    return [*panels, _learning(outcome, placed, {variant.key: lines.index(variant.line) for variant in placed})]
+    return [*panels, _learning(outcome, known, {v.key: lines.index(v.line or v.label) for v in known})]
 
 
 def _learning(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -> Chart:
-    lines = []
+    lines, places = [], sorted({variant.place for variant in known if variant.place is not None})
     for variant in known:
+        width = THIN + (THICK - THIN) * places.index(variant.place) / len(places) if variant.place in places else MEDIUM
         for record in outcome.records[variant.key]:
             points = [(point["tokens"] / 1e6, point[outcome.metric]) for point in record["curve"]]
             later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
-            lines.append(Series(_name(outcome, variant), colours[variant.key], later))
+            name, colour = _name(outcome, variant), colours[variant.key]
+            lines.append(Series(name, colour, later, width=width, own_name=f"{variant.label}, seed {_seed(record)}"))
     told = (record.get("bounds", {}) for variant in known for record in outcome.records[variant.key])
     if levels := [bounds["oracle"] for bounds in told if "oracle" in bounds]:
         xs, level = [x for line in lines for x, _ in line.points], sum(levels) / len(levels)
         lines.append(Series("oracle", ORACLE, [(min(xs), level), (max(xs), level)]))
-    return line_chart(lines, f"training {outcome.unit()} (millions)", f"validation {outcome.metric.replace('_', ' ')}")
+    thicker = f"; line thickness: {outcome.experiment.axis}" if len(places) > 1 else ""
+    x_label = f"training {outcome.unit()} (millions){thicker}"
+    return line_chart(lines, x_label, f"validation {outcome.metric.replace('_', ' ')}")
+
+
+def _seed(record: Record) -> int:
+    seed: int = record["run"]["seed"]
+    return seed
 
 
 def _ends(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -> Chart:
@@ -64,7 +74,7 @@ def _by_place(outcome: Outcome, known: list[Variant], metric: str) -> Chart:
 
 def _name(outcome: Outcome, variant: Variant) -> str:
     """Its name in a legend: that of its line, if it is on one."""
-    return CORES.get(variant.line, variant.line) if outcome.experiment.axis else variant.label
+    return CORES.get(variant.line, variant.line) if variant.line else variant.label
 
 
 def colours_of(variants: list[Variant]) -> dict[str, int]:

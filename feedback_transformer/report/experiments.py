@@ -202,9 +202,9 @@ class Outcome:
         return Answer(claim.words, paper, f"{show(better)} against {show(worse)}", said, ours, claim)
 
     def _elsewhere(self, claim: Claim, score: str) -> Score:
-        """A published result of others, as if it had as many seeds as ours, all alike."""
+        """A published result of others."""
         row = next(row for row in self.experiment.elsewhere if row.label == claim.worse)
-        return Score((row.numbers[score],) * max(1, len(self.records.get(claim.better, []))))
+        return Score((row.numbers[score],), exact=True)
 
     def _close(self, claim: Claim, worse: Score) -> float:
         """The difference below which two scores count as equal, and single seeds cannot tell them apart."""

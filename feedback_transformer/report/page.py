@@ -217,10 +217,7 @@ def board(chapters: Chapters, speeds: list[SpeedSection]) -> str:
         ]
         tables.append(table(header, rows, "words", title))
     if speeds:
-        rows = [
-            [link(speed.name, speed.title), marks([(row[0], row[-1]) for row in speed.claims]), escape(speed.overall())]
-            for speed in speeds
-        ]
+        rows = [[link(speed.name, speed.title), marks(speed.verdicts), escape(speed.overall())] for speed in speeds]
         tables.append(table(["benchmark", *header[1:]], rows, "words", SPEED_CHAPTER))
     return f'<div class="board">{"".join(tables)}</div>'
 
@@ -230,7 +227,7 @@ def key() -> str:
     return ", ".join(f'<span class="marks"><i class="{colour}"></i></span> {kind}' for kind, colour in COLOURS.items())
 
 
-def marks(claims: list[tuple[str, str]]) -> str:
+def marks(claims: Sequence[tuple[str, str]]) -> str:
     """One mark per claim and its verdict, which its tooltip gives."""
     said = [(COLOURS[kind_of(verdict)], f"{words}: {verdict}") for words, verdict in claims]
     inside = "".join(f'<i class="{colour}" title="{escape(words)}"></i>' for colour, words in said)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.experiments.speed import FRAMES, RECORDS, SPEEDS, speed_claim
+from feedback_transformer.experiments.speed import FRAMES, RECORDS, SPEEDS, claim_verdicts, speed_claim
 from feedback_transformer.report.experiments import overall
 from feedback_transformer.report.speed import Table, about_speed, notes, summary_tables
 from feedback_transformer.report.svg import Chart
@@ -33,10 +33,11 @@ class SpeedSection(NamedTuple):
     about: str
     tables: list[Table]
     charts: Sequence[Chart] = ()
-    claims: Sequence[list[str]] = ()  # words, the paper's ratio, ours, verdict
+    claims: Sequence[list[str]] = ()  # words, the paper's ratio, ours, verdict: a row for every batch
+    verdicts: Sequence[tuple[str, str]] = ()  # a claim's words and its verdict, once for all batches
 
     def overall(self) -> str:
-        return overall([row[-1] for row in self.claims]) if self.claims else "no claim"
+        return overall([verdict for _, verdict in self.verdicts]) if self.verdicts else "no claim"
 
     @property
     def place_in_words(self) -> str:
@@ -57,6 +58,10 @@ def claims_of(option: str, results: Path) -> list[list[str]]:
     return [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
 
 
+def verdicts_of(option: str, results: Path) -> list[tuple[str, str]]:
+    return [(speed.words(), verdict) for speed, verdict in claim_verdicts(results, option)]
+
+
 def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
     for name, paper in WHOLE_MODELS:
@@ -65,9 +70,9 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
             about = f"{about_whole_model(record, paper)} Made with `feedback-transformer bench {paper.option}`."
             tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
-            claims = claims_of(paper.option, results)
+            claims, verdicts = claims_of(paper.option, results), verdicts_of(paper.option, results)
             named = f"speed-{name.split()[0]}", f"Speed of {name}"
-            sections.append(SpeedSection(*named, where, about, tables, charts, claims))
+            sections.append(SpeedSection(*named, where, about, tables, charts, claims, verdicts))
     if (path := results / RECORDS["--worlds"]).exists():
         record = read_record(path)
         about = (
@@ -75,8 +80,9 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
             f"{about_worlds(record)} Made with `feedback-transformer bench --worlds`."
         )
         title = "Speed of reinforcement learning"
-        claims = claims_of("--worlds", results)
-        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, world_tables(record), (), claims))
+        claims, verdicts = claims_of("--worlds", results), verdicts_of("--worlds", results)
+        tables = world_tables(record)
+        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, tables, (), claims, verdicts))
     if (path := results / "bench.json").exists():
         record = read_record(path)
         rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())

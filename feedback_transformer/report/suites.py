@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
@@ -25,7 +25,8 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
 )
 
 
-LONGER = "Feedback Transformer, trained longer"
+ALIKE = 0.1  # numbers of tokens within a tenth of each other
+LONGER = "-longer"  # at the end of a key: a row that trains on more tokens
 
 
 def suite_table(name: str, results: Path) -> str:
@@ -34,31 +35,33 @@ def suite_table(name: str, results: Path) -> str:
 
 
 def suite_rows(outcomes: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """The models that all experiments share or the paper reports: our scores and, in brackets, the paper's."""
+    """The models that all experiments share or the paper reports: our scores and, in brackets, the paper's. What
+    trains on more tokens has rows of its own."""
     counts = Counter(variant.label for outcome in outcomes for variant in outcome.variants)
     published = {variant.label for outcome in outcomes for variant in outcome.variants if variant.paper is not None}
     shown = [label for label, count in counts.items() if count == len(outcomes) or label in published]
-    shown += [LONGER] if any(map(_longer, outcomes)) else []
     rows = []
     for outcome in outcomes:
-        variants = {variant.label: variant for variant in outcome.variants} | _longer(outcome)
-        for score in outcome.scores:
-            cells = [f"{outcome.experiment.name}, {score}"]
-            for label in shown:
-                if label not in variants:
-                    cells.append("-")
-                    continue
-                found, paper = outcome.score(variants[label].key, score), variants[label].published(score)
-                ours = show(found) if found else "not run"
-                cells.append(ours if paper is None else f"{ours} ({paper:g})")
-            rows.append(cells)
+        named = {variant.label: variant for variant in outcome.variants}
+        keys = {variant.key: variant for variant in outcome.variants}
+        longer = {label: keys[v.key + LONGER] for label, v in named.items() if v.key + LONGER in keys}
+        for variants, more in ((named, ""), (longer, ", trained longer")):
+            rows += [_suite_row(outcome, score, more, shown, variants) for score in outcome.scores if variants]
     return ["task, score", *shown], rows
 
 
-def _longer(outcome: Outcome) -> dict[str, Variant]:
-    """The row of Feedback that trains on more tokens, where an experiment has one."""
-    found = [variant for variant in outcome.variants if variant.key.endswith("/feedback-longer")]
-    return {LONGER: found[0]} if found else {}
+def _suite_row(
+    outcome: Outcome, score: str, more: str, shown: Sequence[str], variants: Mapping[str, Variant]
+) -> list[str]:
+    cells = [f"{outcome.experiment.name}, {score}{more}"]
+    for label in shown:
+        if label not in variants:
+            cells.append("-")
+            continue
+        found, paper = outcome.score(variants[label].key, score), variants[label].published(score)
+        ours = show(found) if found else "not run"
+        cells.append(ours if paper is None else f"{ours} ({paper:g})")
+    return cells
 
 
 def toy_goals(results: Path) -> str:
@@ -73,12 +76,26 @@ def toy_goals(results: Path) -> str:
             row = [f"{name}, {score}: {variant.label}", f"≥ {goal:g}"]
             found = outcome.score(key, score)
             if found is None:
-                rows.append([*row, "not run", "0", "-", "-", "not run"])
+                rows.append([*row, "not run", "0", "-", "-", "not run", "-"])
                 continue
             tokens, seconds = (
                 max(record[part] for record in outcome.records[key]) for part in ("tokens", "cpu_seconds")
             )
             cost = [f"{tokens / 1e6:.1f}M", f"{seconds / 60:.1f}"]
             reached = "reached" if found.mean >= goal else "not reached"
-            rows.append([*row, show(found, digits=4), str(len(found.values)), *cost, reached])
-    return markdown_table(["task, score: model", "goal", "measured", "seeds", "tokens", "minutes, at most", ""], rows)
+            measured = [show(found, digits=4), str(len(found.values)), *cost]
+            rows.append([*row, *measured, reached, _others(outcome, key, score)])
+    header = ["task, score: model", "goal", "measured", "seeds", "tokens", "minutes, at most", ""]
+    return markdown_table([*header, "others from as many tokens"], rows)
+
+
+def _others(outcome: Outcome, key: str, score: str) -> str:
+    """What the other models score that have seen about as many tokens."""
+    tokens = outcome.records[key][0]["tokens"]
+    labels = {variant.key: variant.label for variant in outcome.variants}
+    found = []
+    for other, records in outcome.records.items():
+        own = outcome.score(other, score)
+        if own and other != key and abs(records[0]["tokens"] / tokens - 1) < ALIKE:
+            found.append(f"{labels[other.removesuffix(LONGER)]} {show(own)}")
+    return "; ".join(found) or "-"

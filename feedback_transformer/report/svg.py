@@ -39,12 +39,14 @@ for number in range(NUM_COLOURS):
 
 
 class Series(NamedTuple):
-    """A line: its name, its colour's number, its points, and whether they are drawn as dots instead."""
+    """A line: its name in the legend, its colour's number, its points, and whether they are drawn as dots instead."""
 
     name: str
     colour: int
     points: Sequence[tuple[float, float]]
     dots: bool = False
+    width: float = 1.8
+    own_name: str = ""  # its tooltip, where several lines share a legend entry
 
 
 class Row(NamedTuple):
@@ -112,8 +114,9 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, by_place: b
             parts += [_dot(*place, line.colour) for place in places]
         else:
             path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-            title = f"<title>{escape(line.name)}</title>"
-            parts.append(f'<polyline class="line c{line.colour % NUM_COLOURS}" points="{path}">{title}</polyline>')
+            title, drawn = f"<title>{escape(line.own_name or line.name)}</title>", f"line c{line.colour % NUM_COLOURS}"
+            width = f'style="stroke-width: {line.width:.2g}"'
+            parts.append(f'<polyline class="{drawn}" {width} points="{path}">{title}</polyline>')
     legend, lines = _legend(series)
     return Chart(parts + legend, HEIGHT + LEGEND_LINE * lines, f"{y_label} over {x_label}")
 

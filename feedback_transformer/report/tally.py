@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.experiments.experiment import Claim
-from feedback_transformer.experiments.speed import SPEEDS
+from feedback_transformer.experiments.speed import claim_verdicts
 from feedback_transformer.report.experiments import ONE_SEED, ONLY_PAPER, VERDICTS, Outcome, kind_of
 
 
@@ -67,9 +67,9 @@ def tallies(outcomes: Sequence[Outcome], results: Path) -> dict[str, Tally]:
             own = found["of our own" if answer.ours else "of the paper"]
             own.verdicts.append(answer.verdict)
             own.experiments.add(outcome.experiment.name)
-    for speed in SPEEDS:
+    for speed, verdict in claim_verdicts(results):
         own = found["of our own" if speed.ours else "of the paper"]
-        own.verdicts.append(speed.verdict(results))
+        own.verdicts.append(verdict)
         own.experiments.add("speed")
     return found
 

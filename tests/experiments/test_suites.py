@@ -10,7 +10,7 @@ import pytest
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS, state_tracking, toy_tasks
 from feedback_transformer.experiments.costing import mean_block, measured_cost
-from feedback_transformer.experiments.speed import RECORDS, speed_rows
+from feedback_transformer.experiments.speed import RECORDS, claim_verdicts, speed_rows
 from feedback_transformer.presets import preset
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.suites import suite_table, toy_goals
@@ -53,13 +53,16 @@ def test_goals_are_reached_by_the_mean_of_the_seeds(tmp_path: Path) -> None:
         make_record(
             tmp_path, "random-walk", "random-walk/feedback-longer", seed, {"accuracy": random_walk}, 60 + seed * 60
         )
+        make_record(tmp_path, "random-walk", "random-walk/lstm-128-longer", seed, {"accuracy": 0.75})
         make_record(tmp_path, "counting-1k", "counting-1k/feedback", seed, {"sequence": counts})
     lines = toy_goals(tmp_path).splitlines()
     walk = "| random-walk, accuracy: Feedback Transformer, 16,000 updates | ≥ 0.995 |"
-    assert f"{walk} 0.9960 ± 0.0028 | 2 | 0.0M | 2.0 | reached |" in lines
+    assert f"{walk} 0.9960 ± 0.0028 | 2 | 0.0M | 2.0 | reached | LSTM 0.750 ± 0.000 |" in lines
     counting = "| counting-1k, sequence: Feedback Transformer | ≥ 0.953 |"
-    assert f"{counting} 0.9500 ± 0.0707 | 2 | 0.0M | 1.0 | not reached |" in lines
-    assert "| copy, sequence: Feedback Transformer | ≥ 0.236 | not run | 0 | - | - | not run |" in lines
+    assert f"{counting} 0.9500 ± 0.0707 | 2 | 0.0M | 1.0 | not reached | - |" in lines
+    assert "| copy, sequence: Feedback Transformer | ≥ 0.236 | not run | 0 | - | - | not run | - |" in lines
+    longer = "| random-walk, accuracy, trained longer | 0.996 ± 0.003 | not run | 0.750 ± 0.000 | - |"
+    assert longer in suite_table("toy-tasks", tmp_path).splitlines()
 
 
 def test_what_others_have_published_stands_below_ours_with_its_source(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking(
 def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, rows = speed_rows(tmp_path)
     assert {row[4] for row in rows} == {"not run"}
-    papers = ["0.29x", "3.68x", "3.68x", "0.45x", "1.70x", "1.70x", "4.20x", "4.20x", "1.00x"]
+    papers = ["0.29x", "3.68x", "3.68x", "3.00x", "3.00x", "0.45x", "1.70x", "1.70x", "4.20x", "4.20x", "1.00x"]
     assert [row[2] for row in rows] == papers
     speeds = [
         {"contender": "feedback", "tokens_per_second": 30.0},
@@ -124,24 +127,29 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)],
     }
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
-    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 3 + ["-"] * 6
-    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 3 + ["not run"] * 6
+    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 3 + ["-"] * 8
+    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 3 + ["not run"] * 8
+    assert [verdict for _, verdict in claim_verdicts(tmp_path, "--language")] == ["holds reduced"] * 2 + ["not run"]
+    slow = [{"batch": 32, "contender": "feedback", "tokens_per_second": 10.0}, *record["generation"]]
+    (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "generation": slow}))
+    assert claim_verdicts(tmp_path, "--language")[1][1] == "not decided: it depends on the batch"
+    assert len(claim_verdicts(tmp_path)) == 7, "a claim that was measured with two batches is one claim"
     depth = [
         {"contender": "feedback", "batch": 1, "decoder_layers": layers, "tokens_per_second": rate}
         for layers, rate in ((1, 30.0), (2, 25.0), (6, 10.0))
     ]
     record["training"][0]["tokens_per_second"] = 15.0
     (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
-    answers = {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][3:]}
-    training = "translation: training Feedback is no slower (our question)", "6 encoder and 2 decoder layers"
+    answers = {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][5:]}
+    training = "translation: training Feedback is no slower (our question)", "width 512, 6 encoder and 2 decoder layers"
     assert answers[training] == ("0.75x", "does not hold")
     for rate in (18.2, 21.8):
         record["training"][0]["tokens_per_second"] = rate
         (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
-        assert speed_rows(tmp_path)[1][3][4] == "not decided: within the noise", "a ratio varies by a tenth"
+        assert speed_rows(tmp_path)[1][5][4] == "not decided: within the noise", "a ratio varies by a tenth"
     shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
-    assert answers[shallow, "6 encoder layers, beam 5, B 1"] == ("3.00x", "does not hold")
-    assert answers[shallow, "6 encoder layers, beam 5, B 32"] == ("-", "not run")
+    assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 1"] == ("3.00x", "does not hold")
+    assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 32"] == ("-", "not run")
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "1.50" in said
