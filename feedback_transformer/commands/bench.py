@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help=f"write PATH.json and PATH.png ({WHOLE.out}{others}; for part of a benchmark, as with --quick, PATH-part)",
     )
-    add("--from-record", type=Path, metavar="JSON", help="measure nothing; show and draw this record")
+    add("--from-record", type=Path, metavar="JSON", help="measure nothing; show this record, and with --out draw it")
 
 
 def refuse_mixtures(args: argparse.Namespace) -> None:
@@ -94,6 +94,9 @@ def run(args: argparse.Namespace) -> int:
     for name in ("repeats", "threads"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name} = {getattr(args, name)} must be 1 or more")
+    for rate in args.dropout:
+        if not 0 <= rate < 1:
+            raise ConfigError(f"--dropout = {rate:g} must be at least 0 and less than 1")
     refuse_mixtures(args)
     console = Console()
     one = next((kind for name, kind in APART.items() if getattr(args, name)), WHOLE)
@@ -101,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
     out = out.with_suffix("") if out.suffix in (".json", ".png") else out  # a name may have dots
     path: Path = args.from_record or out.with_name(f"{out.name}.json")
     record: report.Record | None = read_record(path) if args.from_record else None
-    make_folder(out.parent)  # before it takes a quarter of an hour
     if record is None:
+        make_folder(out.parent)  # before it takes a quarter of an hour
         before = torch.get_num_threads()
         torch.set_num_threads(args.threads)
         try:
@@ -120,7 +123,8 @@ def run(args: argparse.Namespace) -> int:
     for table in tables:
         console.print(_rich(table))
     console.print(f"record: {path}")
-    if one.draw is not None:
+    if one.draw is not None and (args.out or not args.from_record):
+        make_folder(out.parent)
         chart = out.with_name(f"{out.name}.png")
         if one.draw(record, chart):
             console.print(f"chart: {chart}")

@@ -15,6 +15,7 @@ from feedback_transformer.experiments.experiment import Experiment, Variant, kep
 from feedback_transformer.report.experiments import reduction
 from feedback_transformer.training.run import RunConfig
 
+ALL_DONE = "Every run has a record. What they cost again, and to make them again: name a new folder with --results."
 RESULTS = Path("results")  # the records that come with the project, if this is its folder
 
 
@@ -82,7 +83,7 @@ def show_plan(
     told += [f"{unknown} of unknown cost{' (--measure times a few updates)' * untried}"] if unknown else []
     runs = sum(row.runs for row in missing)
     without = "1 run has" if runs == 1 else f"{runs} runs have"
-    console.print(f"{without} no record yet: {' and '.join(told)}." if runs else "Every run has a record.")
+    console.print(f"{without} no record yet: {' and '.join(told)}." if runs else ALL_DONE)
 
 
 def missing_data(runs: Iterable[RunConfig]) -> DataError | None:

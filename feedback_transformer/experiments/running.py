@@ -18,9 +18,9 @@ from rich.live import Live
 from rich.table import Table
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.training.progress import PlainReporter, Update
+from feedback_transformer.training.progress import PlainReporter, Update, show_score
 from feedback_transformer.training.run import RunConfig
-from feedback_transformer.training.stopping import StoppedError, stop_request
+from feedback_transformer.training.stopping import StoppedError, deaf_to_interrupts, stop_request
 from feedback_transformer.training.supervised import train
 
 INTERRUPTED, FAILED = 130, 1
@@ -75,7 +75,8 @@ def train_all(
                 job = jobs[key]
                 arguments = (job.run.to_dict(), str(job.folder), key, job.name, job.command, updates, device, threads)
                 working[key] = context.Process(target=_train_one, args=arguments)
-                working[key].start()
+                with deaf_to_interrupts():
+                    working[key].start()
             _drain(updates, watch)
             if stopping.is_set() and code != INTERRUPTED:
                 code = INTERRUPTED
@@ -152,10 +153,12 @@ class Watch:
             self.plain[key](update)
 
     def table(self) -> Table:
-        table = Table("model", "steps", "stage", "training", "held-out", "per second", "left")
+        table = Table()
+        for heading in ("model", "steps", "stage", "training", "held-out", "per second", "left"):
+            table.add_column(heading, overflow="fold", no_wrap=heading in ("steps", "stage", "left"))
         waiting = len(self.names) - len(self.newest)
         for key, update in list(self.newest.items())[-SHOWN:]:
-            held_out = ", ".join(f"{name} {value:.3g}" for name, value in (update.validation or {}).items()) or "-"
+            held_out = ", ".join(show_score(name, value) for name, value in update.validation.items()) or "-"
             table.add_row(
                 self.names[key],
                 f"{update.step:,}/{update.total_steps:,}",

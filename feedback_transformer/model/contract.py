@@ -65,6 +65,21 @@ def check_block(x: Tensor, width: int, reset: Tensor | None = None) -> None:
         )
 
 
+def check_reset(rows: Tensor, count: int) -> None:
+    """An error unless there is one truth value for each of a state's rows."""
+    if not isinstance(rows, Tensor) or rows.shape != (count,) or rows.dtype != torch.bool:
+        found = f"{tuple(rows.shape)} of {rows.dtype}" if isinstance(rows, Tensor) else type(rows).__name__
+        raise ValueError(f"rows to reset must be a tensor ({count},) of torch.bool, one for each row; it is {found}")
+
+
+def check_kind(state: object, kind: type) -> None:
+    """An error if a state is of another core."""
+    if not isinstance(state, kind):
+        raise ValueError(
+            f"the state is a {type(state).__name__}, of another core; this one goes on from a {kind.__name__}"
+        )
+
+
 def check_rows(rows: int, x: Tensor) -> None:
     """An error if a state is of other streams than the input."""
     if rows != len(x):

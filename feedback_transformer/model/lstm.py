@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from feedback_transformer.config import ModelConfig
-from feedback_transformer.model.contract import check_block, check_rows
+from feedback_transformer.model.contract import check_block, check_kind, check_reset, check_rows
 
 SHUT = -1e4  # a gate's input: exactly zero after the sigmoid, in every dtype
 
@@ -28,6 +28,7 @@ class LSTMState:
 
     def reset(self, rows: Tensor) -> LSTMState:
         """Rows where `rows` [B] is true begin a new stream."""
+        check_reset(rows, len(self.hidden))
         return self._map(lambda x: x.masked_fill(rows.view(-1, 1, 1), 0))
 
     def reorder(self, index: Tensor) -> LSTMState:
@@ -71,6 +72,7 @@ class LSTM(nn.Module):
         """A block: x [B, T, D] -> [B, T, D]. Where reset [B, T] is true, the row's state is zero before that step."""
         check_block(x, self.config.model_dim, reset)
         if state is not None:
+            check_kind(state, LSTMState)
             check_rows(len(state.hidden), x)
             state = state._map(lambda own: own.to(x.dtype))
         if reset is None or not reset.any():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from feedback_transformer.config import check_composition
-from feedback_transformer.model.contract import check_rows
+from feedback_transformer.model.contract import check_kind, check_reset, check_rows
 
 if TYPE_CHECKING:
     from feedback_transformer.kernels.decoding import Stream
@@ -151,7 +151,11 @@ class MemoryState:
         projections are dropped."""
         if state is None:
             return cls.empty(len(x), num_memories, like=x)
+        check_kind(state, cls)
         check_rows(len(state.length), x)
+        if state.memory.shape[1] != num_memories:
+            count = state.memory.shape[1]
+            raise ValueError(f"the state has {count} memories per step, and this composition makes {num_memories}")
         return state if state.memory.dtype == x.dtype else cls(state.memory.to(x.dtype), state.length)
 
     @classmethod
@@ -217,6 +221,7 @@ class MemoryState:
 
     def reset(self, rows: Tensor) -> MemoryState:
         """Rows where `rows` [B] is true begin a new stream; the others are unaffected."""
+        check_reset(rows, len(self.length))
         if self.room is not None and not isinstance(self.room, Room):
             return MemoryState.of_stream(self.room.reset(rows))
         kept = self._map(lambda x: x.masked_fill(rows.view(-1, 1, 1, 1), 0))

@@ -6,6 +6,7 @@ either the old one or the new one. Loading runs no code.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -93,6 +94,8 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _cannot_write(folder, error) from None
+    if not os.access(folder, os.W_OK):
+        raise _cannot_write(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def _cannot_write(folder: Path, error: OSError) -> ConfigError:

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 RUNNING = 0.98  # decay of the running accuracy
 PLAIN_SECONDS = 30.0  # between two plain lines
@@ -89,6 +90,16 @@ class Update:
 Reporter = Callable[[Update], None]
 
 
+class Line(Bars):
+    """A bar, and below it the numbers, on as many lines as they need."""
+
+    numbers = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        yield Text(self.numbers, style="dim")
+
+
 @contextmanager
 def terminal_reporter(title: str, quiet: bool = False) -> Iterator[Reporter]:
     """A reporter that suits the output: live in a terminal, else plain lines."""
@@ -96,15 +107,15 @@ def terminal_reporter(title: str, quiet: bool = False) -> Iterator[Reporter]:
     if quiet:
         yield lambda update: None
     elif console.is_terminal:
-        columns = [
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}  {task.fields[text]}"),
-            TimeRemainingColumn(),
-        ]
-        with Bars(*columns, console=console) as bars:
-            bar = bars.add_task(title, total=None, text="")
-            yield lambda update: bars.update(bar, completed=update.step, total=update.total_steps, text=update.text())
+        columns = TextColumn("{task.description}"), BarColumn(None), MofNCompleteColumn(), TimeRemainingColumn()
+        with Line(*columns, console=console) as bars:
+            bar = bars.add_task(title, total=None)
+
+            def report(update: Update) -> None:
+                bars.numbers = update.text()
+                bars.update(bar, completed=update.step, total=update.total_steps)
+
+            yield report
     else:
         yield PlainReporter(title)
 

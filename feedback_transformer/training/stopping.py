@@ -17,6 +17,19 @@ class StoppedError(RuntimeError):
 
 
 @contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """A process that is started here does not hear of Ctrl-C while it imports; whoever started it stops it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def stop_request() -> Iterator[threading.Event]:
     """Ctrl-C and `kill` set the event, so that a run stops between two updates; another Ctrl-C stops at once."""
     event = threading.Event()

@@ -37,10 +37,24 @@ def test_what_is_no_block_or_step_is_a_sentence(kind: str) -> None:
         core(block(2, 3), None, torch.zeros(2, 4, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"it is \(2, 3\) of torch.int64"):
         core(block(2, 3), None, torch.zeros(2, 3, dtype=torch.long))
+    state = core(block(2, 1))[1]
+    for rows in (torch.tensor([True]), torch.tensor([[True], [False]]), torch.tensor([0.0, 1.0]), [True, False]):
+        with pytest.raises(ValueError, match=r"rows to reset must be a tensor \(2,\) of torch.bool, one for each row"):
+            state.reset(rows)
     with pytest.raises(ValueError, match="the state has 2 rows and x has 3; continue with as many"):
-        core(block(3, 1), core(block(2, 1))[1])
+        core(block(3, 1), state)
+    other = make("lstm" if kind != "lstm" else "feedback")
+    with pytest.raises(ValueError, match="the state is a .*State, of another core; this one goes on from a"):
+        other(block(2, 1), state)
     with torch.no_grad(), pytest.raises(ValueError, match="at least one row"):
         core.step(block(0))
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_state_of_another_composition_is_a_sentence(grad: bool) -> None:
+    state = make(memory="recurrent", shared_kv=False)(block(2, 3))[1]
+    with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="the state has 2 memories per step, and this"):
+        make().step(block(2, 1)[:, 0], state)
 
 
 @pytest.mark.parametrize("engine", ["native", "fused", "loop"])
