@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import itertools
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +37,9 @@ MODULES = (train, evaluate, prepare, generate, watch, translate, listing, bench,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake ends in one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is no reason to stop
     options = understand(arguments)
     try:
         if getattr(options, "threads", None):

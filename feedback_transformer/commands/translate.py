@@ -138,7 +138,9 @@ def tuned(run: RunConfig, path: Path) -> RunConfig:
     if not isinstance(run.task, Translation) or not kept.is_file():
         return run
     try:
-        return run.override({f"task.{name}": value for name, value in json.loads(kept.read_text())["decoding"].items()})
+        return run.override(
+            {f"task.{name}": value for name, value in json.loads(kept.read_text(encoding="utf-8"))["decoding"].items()}
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{kept} is damaged ({error}); remove it, or tune again") from None
 

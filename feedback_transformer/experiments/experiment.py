@@ -235,7 +235,7 @@ def verdict(
     seeds, unknown = min(counts), widest is None and max(counts) == 1
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
-    same = "both score the same" if gain == noise == 0 else "within the noise"
+    same = "both score the same" if gain == better.spread == worse.spread == 0 else "within the noise"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = UNLEARNED
     elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):

@@ -39,7 +39,7 @@ class Job(NamedTuple):
 def finished_record(job: Job) -> dict[str, Any] | None:
     """The record of exactly this run, if it is finished."""
     try:
-        record = json.loads((job.folder / "record.json").read_text())
+        record = json.loads((job.folder / "record.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):
         return None
     if not record.get("finished"):

@@ -110,7 +110,14 @@ def experiment(own: Tracking) -> Experiment:
         claims=lambda _: (
             Claim("Feedback is better than the Transformer", feedback, transformer, chance=own.chance),
             Claim("Feedback is better than the LSTM", feedback, lstm, chance=own.chance),
-            Claim("top-only memory is as good as the weighted sum", top, feedback, equal=True, chance=own.chance),
+            Claim(
+                "top-only memory is as good as the weighted sum",
+                top,
+                feedback,
+                equal=True,
+                or_better=True,
+                chance=own.chance,
+            ),
         ),
         scores=own.scores,
         least=LEAST,

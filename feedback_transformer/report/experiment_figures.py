@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from feedback_transformer.config import CORES
@@ -11,6 +12,8 @@ from feedback_transformer.report.experiments import SPEED, Outcome
 from feedback_transformer.report.svg import NUM_COLOURS, Chart, Row, Series, dot_chart, line_chart, standalone
 
 ORACLE = 6  # its colour
+RECURRING = {"transformer-4": 1, "transformer-8": 3, "feedback-longer": 5, "transformer-4-longer": 4, "top": 9}
+OTHERS = (3, 4, 5, 8, 9, 7, 6)  # for the rest, in this order
 THIN, MEDIUM, THICK = 1.0, 1.8, 3.6  # lines
 
 
@@ -78,11 +81,11 @@ def _name(outcome: Outcome, variant: Variant) -> str:
 
 
 def colours_of(variants: list[Variant]) -> dict[str, int]:
-    """A colour of its own for each variant; one labelled by a core's name has that core's in every figure."""
+    """A colour of its own for each variant; a core and what recurs in several figures have the same in all of them."""
     own = {label: number for number, label in enumerate(CORES.values())}
-    unused = [number for label, number in own.items() if label not in {variant.label for variant in variants}]
-    others = iter([*range(len(own), NUM_COLOURS), *unused])
-    return {v.key: own[v.label] if v.label in own else next(others) for v in variants}
+    known = {v.key: own.get(v.label, RECURRING.get(v.key.rpartition("/")[2])) for v in variants}
+    others = (number for number in itertools.cycle((*OTHERS, *range(NUM_COLOURS))) if number not in known.values())
+    return {key: next(others) if number is None else number for key, number in known.items()}
 
 
 def experiment_table(name: str, results: Path) -> str:
@@ -104,7 +107,7 @@ def draw(outcome: Outcome, path: Path) -> bool:
     if not drawn:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(drawn)
+    path.write_text(drawn, encoding="utf-8")
     return True
 
 

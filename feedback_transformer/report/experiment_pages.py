@@ -126,7 +126,7 @@ def write_pages(results: Path, folder: Path = FOLDER) -> None:
         if path.name not in pages:
             path.unlink()
     for name, text in pages.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def verdict_table(results: Path) -> str:

@@ -143,7 +143,7 @@ class Outcome:
         known = {name: f"{number:g}" for name in self.scores if (number := of(name)) is not None}
         if len(known) == len(self.scores):
             return " / ".join(known.values())
-        return ", ".join(f"{number} ({name})" for name, number in known.items()) or "-"
+        return ", ".join(f"{number} ({name.replace('_', ' ')})" for name, number in known.items()) or "-"
 
     def beside(self) -> dict[str, str]:
         """Further scores that all records have: name -> column title."""

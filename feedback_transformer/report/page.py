@@ -49,7 +49,11 @@ COSTS = (
 VERDICTS = "How verdicts are reached"
 SPEED_HEADS = ["claim", "paper", "here", "verdict"]
 SOURCE = "All results of ours come from records of runs, and those of others from the paper or the source named."
-SUITE_CAPTION = "All tasks; in brackets the paper's numbers, where it gives any"
+SUITE_CAPTIONS = {
+    SUITES["toy-tasks"]: "All tasks; in brackets the paper's numbers, where it gives any",
+    SUITES["state-tracking"]: "All tasks. scaled: 0 is chance, 1 is perfect; last: the last answer of each episode; "
+    "sparse and dense: few and many bits to remember",
+}
 PAGE_STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
@@ -172,8 +176,8 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     costs = cost_rows(results / "paper" if scale == "laptop" else results)
     counted = tallies([outcome for own in chapters.values() for outcome in own], results)
     try:
-        path.write_text(page(chapters, speeds, counted, costs, scale))
-        tables.write_text(markdown(chapters, speeds, counted, costs, scale))
+        path.write_text(page(chapters, speeds, counted, costs, scale), encoding="utf-8")
+        tables.write_text(markdown(chapters, speeds, counted, costs, scale), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
     return tables
@@ -242,7 +246,7 @@ def suites_of(title: str, outcomes: list[Outcome]) -> list[tuple[list[str], list
 def chapter(title: str, outcomes: list[Outcome]) -> str:
     """Its experiments, after a table of them all where there is one."""
     suites = [
-        table(header, [list(map(escape, row)) for row in rows], caption=SUITE_CAPTION)
+        table(header, [list(map(escape, row)) for row in rows], caption=SUITE_CAPTIONS[title])
         for header, rows in suites_of(title, outcomes)
     ]
     return "\n".join([f"<h2>{escape(title)}</h2>", *suites, *map(section, outcomes)])

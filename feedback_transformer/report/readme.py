@@ -57,7 +57,7 @@ def filled(document: str, results: Path) -> str:
 def main() -> None:
     """Rewrite the documents of the project in the current folder."""
     for path in [Path("README.md"), *Path("docs").glob("*.md")]:
-        path.write_text(filled(path.read_text(), Path("results")))
+        path.write_text(filled(path.read_text(encoding="utf-8"), Path("results")), encoding="utf-8")
     draw_all(Path("results"))
     write_pages(Path("results"))
 

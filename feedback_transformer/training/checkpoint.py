@@ -85,7 +85,7 @@ def _umask() -> int:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically, in a form that is readable and can be compared line by line."""
-    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n"))
+    write_atomically(path, lambda temporary: temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8"))
 
 
 def make_folder(folder: Path) -> None:

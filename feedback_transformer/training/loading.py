@@ -91,6 +91,7 @@ def check_same_run(run: RunConfig, meta: dict[str, Any], path: Path) -> None:
 
 # ------------------------------------------------------------------------------ the corpus that a run depends on
 
+COMMAND = "command"  # in a run's config.json: the one that began it
 CORPUS = "corpus_from_here"  # in a run's config.json: the relative path from its folder to the corpus
 
 
@@ -105,11 +106,20 @@ def read_config(folder: Path) -> RunConfig:
     """The run that was started in a folder."""
     path = folder / "config.json"
     try:
-        return RunConfig.from_dict(json.loads(path.read_text()))
+        return RunConfig.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError:
         raise ConfigError(f"{folder} holds no run: there is no {path}; give the folder that `train` made") from None
     except ValueError as error:
         raise ConfigError(f"{path} is damaged: {error}") from None
+
+
+def began_with(folder: Path) -> str:
+    """The command that began the run in a folder; empty if there is none, or it was not kept."""
+    try:
+        command = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(COMMAND)
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return command if isinstance(command, str) else ""
 
 
 def take_corpus(assignments: dict[str, str]) -> str | None:
@@ -127,7 +137,7 @@ def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
     if (Path(run.task.data) / last).is_file():
         return run
     try:
-        way = json.loads((folder / "config.json").read_text()).get(CORPUS)
+        way = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(CORPUS)
     except (OSError, ValueError, AttributeError):
         way = None
     there = os.path.relpath(folder / way) if way else ""

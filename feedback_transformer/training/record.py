@@ -38,7 +38,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 def read_record(path: Path) -> dict[str, Any]:
     """A record, as JSON holds it."""
     try:
-        record: dict[str, Any] = json.loads(path.read_text())
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(record, dict):
             raise ValueError("it holds no object")
         return record

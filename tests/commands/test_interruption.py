@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -43,6 +44,27 @@ def reported_steps(said: str) -> dict[str, list[int]]:
     for name, step in re.findall(r"^(.+): (\d+)/\d+, loss", said, re.MULTILINE):
         steps.setdefault(name, []).append(int(step))
     return steps
+
+
+def test_ctrl_c_while_the_trainings_are_still_being_started_is_a_sentence(tmp_path: Path) -> None:
+    """In a terminal, all processes of the command hear of it."""
+    command = [sys.executable, "-m", "feedback_transformer", *COMMANDS["reproduce"][0]]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=tmp_path, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        pytest.skip("this system does not list the processes that one has started")
+    deadline = time.monotonic() + 60
+    while len(children.read_text().split()) < 3 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)  # one that multiprocessing needs, and two trainings
+    time.sleep(0.3)  # in the middle of their imports
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "stopped; everything is saved" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("name", COMMANDS)

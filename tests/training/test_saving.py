@@ -109,6 +109,14 @@ def test_a_run_killed_after_its_best_weights_goes_on_though_they_now_score_less(
     assert train(run, tmp_path, resume=True)["best"] == {"step": 2, "accuracy": 0.4}
 
 
+def test_a_run_killed_before_its_first_checkpoint_keeps_the_command_that_began_it(tmp_path: Path) -> None:
+    trainer = Trainer(small_run(), tmp_path, CPU, "feedback-transformer train random-walk")
+    trainer.begin(resume=False)
+    trainer.lock.close()
+    record = train(small_run(), tmp_path, resume=True, command="feedback-transformer train --resume")
+    assert record["command"] == "feedback-transformer train random-walk"
+
+
 def test_what_a_killed_process_has_half_written_is_removed(tmp_path: Path) -> None:
     half = tmp_path / ".last.safetensors.123.tmp"
     half.write_text("half")
