@@ -75,9 +75,11 @@ TOYS = (
         f"{COPYING.replace('0.1M', '0.2M').replace('1 to 40', '30 to 40').replace('15.7M', '12.6M')} (25.2M in the "
         "longer row), eight strings in a row sharing one memory, half of them asked for in parts, half of them only "
         "after the next, 3% of the answers' digits misread; six of eight heads are initialised to attend one to six "
-        "steps back; the Transformer goes on to this after 30% of the updates, since it does not pass the stage before",
+        "steps back. A Transformer does not learn this way, so it has another curriculum: lengths from 1 up to 4, "
+        "10, 20 and 40, nine in ten strings asked for in parts, none later, nothing misread",
         Longer(16_384, ("feedback",)),
-        transformer={"curriculum_deadline": "0.3"},  # Feedback has passed both stages by then
+        transformer={"curriculum": "length=4;length=10;length=20", "curriculum_deadline": "0.5", "min_length": "1",
+                     "cues": "0.9", "later": "0", "misread": "0"},
     ),
     Toy(
         "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),
