@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
             f"{options.checkpoint} was trained on {run.task_name}, which has no text to generate; choose a language "
             "model"
         )
+    if options.prompt == "":
+        raise ConfigError("--prompt is empty; give it some text, or leave it out to begin as the training text does")
     vocabulary = run.task.corpus.vocabulary
     tokens = first_tokens(run.task.corpus) if options.prompt is None else vocabulary.encode(options.prompt)
     prompt = torch.from_numpy(tokens.astype("int64")).to(device)

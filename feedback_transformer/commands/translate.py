@@ -203,7 +203,7 @@ def evaluate(task: Translation, model: nn.Module, device: torch.device, title: s
         print(json.dumps({**scores, "signature": task.signature()}))
         return 0
     print(f"{title}: {', '.join(show_score(*item) for item in scores.items())}")
-    print(f"{task.signature()}; {data.search}")
+    print(f"{task.signature()}; {' '.join(f'{name}={getattr(task, name)}' for name in SEARCHED)}")
     return 0
 
 

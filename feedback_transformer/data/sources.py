@@ -261,6 +261,8 @@ def stretch(pieces: Sequence[Piece], start: int, stop: int) -> Pieces:
 def local_files(known: Known, path: Path, scratch: Path) -> dict[str, Path]:
     """Name -> file on disk, for everything in a file, folder or archive that could be text of this corpus."""
     lack = "holds no text; give a file, or a folder with .txt files"
+    if known.members is not None:
+        lack = f"holds no file of {known.name}; give its archive, or a folder with its train, valid and test files"
     return matching_files(lambda name: wanted(known, name), path, scratch, lack)
 
 

@@ -56,11 +56,12 @@ def run_of(meta: dict[str, Any], path: Path) -> RunConfig:
         raise CheckpointError(f"{path} is not a checkpoint of a run: {error}") from None
 
 
-def load_run(path: Path, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, Any]:
+def load_run(path: Path | str, device: str = "cpu", data: str | None = None) -> tuple[RunConfig, Any]:
     """A trained model and its run, from a checkpoint or from a run's folder (its best checkpoint).
 
     `data` is the folder of its corpus, if the corpus has moved.
     """
+    path = Path(path)
     if path.is_dir():
         folder, path = path, path / "best.safetensors"
         if not path.exists() and (last := folder / "last.safetensors").exists():
@@ -142,10 +143,8 @@ def locate(run: RunConfig, folder: Path, data: str | None = None) -> RunConfig:
         way = None
     there = os.path.relpath(folder / way) if way else ""
     if not way or not (Path(there) / last).is_file():
-        raise ConfigError(
-            f"the corpus of {folder} is not in {run.task.data}{f' nor in {there}' if way else ''}; "
-            "say where it is with data=FOLDER"
-        )
+        places = " nor in ".join(dict.fromkeys(filter(None, (run.task.data, there))))
+        raise ConfigError(f"the corpus of {folder} is not in {places}; say where it is with data=FOLDER")
     return run.override({"data": there})
 
 

@@ -87,7 +87,7 @@ def test_tuning_keeps_the_best_decoding_for_later(
     kept = json.loads((run / "decoding.json").read_text())["decoding"]
     assert set(kept) == {"length_penalty", "shortest", "beam"}
     assert main(["evaluate", str(run)]) == 0
-    assert f"beam=2, length_penalty={float(kept['length_penalty'])}" in capsys.readouterr().out
+    assert f"beam=2 length_penalty={float(kept['length_penalty'])}" in capsys.readouterr().out
     assert main(["tune", str(run), "test_pairs=1,2"]) == 2
     assert "test_pairs cannot be tuned; choose among beam" in capsys.readouterr().err
     (run / "decoding.json").write_text("[]")
