@@ -105,6 +105,18 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         (["train", "random-walk", "train_episodes=1", "batch_size=5000"], "7 tokens cannot fill 5000 lanes"),
         (["train", "s5", "core=transformer", "memory=top"], "ModelConfig.memory is of the core 'feedback'"),
         (["train", "s5", "memory=top", "memory_top=1"], "memory_top is of the core 'feedback' with the memory 'wei"),
+        (
+            ["train", "copy-pairs", "batch_size=2"],
+            "TrainConfig.batch_size = 2 has no effect here: pairs are read whole",
+        ),
+        (["train", "copy-pairs", "bptt=3"], "TrainConfig.bptt = 3 has no effect here: pairs are read whole"),
+        (["train", "parity", "batch_tokens=7"], "TrainConfig.batch_tokens = 7 has no effect here: it is for pairs"),
+        (
+            ["train", "text", "test_episodes=3"],
+            "TrainConfig.test_episodes = 3 has no effect here: a corpus has its own",
+        ),
+        (["train", "parity", "span_loss=1"], "TrainConfig.span_loss = 1.0 has no effect here: set adaptive_span=true"),
+        (["train", "corridor", "label_smoothing=0.5"], "TrainConfig.label_smoothing = 0.5 has no effect here"),
         (["train", "s5", "core=lstm", "memory_bottom=1"], "memory_bottom is of the core 'feedback' with the memory"),
         (["train"], "which task? choose one of random-walk"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),

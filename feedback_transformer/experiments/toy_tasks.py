@@ -76,10 +76,10 @@ TOYS = (
         "longer row), eight strings in a row sharing one memory, half of them asked for in parts, half of them only "
         "after the next, 3% of the answers' digits misread; six of eight heads are initialised to attend one to six "
         "steps back. A Transformer does not learn this way, so it has another curriculum: lengths from 1 up to 4, "
-        "10, 20 and 40, nine in ten strings asked for in parts, none later, nothing misread",
+        "10, 20 and 40, nine in ten strings asked for in parts, whose cues are read again, none later, nothing misread",
         Longer(16_384, ("feedback",)),
         transformer={"curriculum": "length=4;length=10;length=20", "curriculum_deadline": "0.5", "min_length": "1",
-                     "cues": "0.9", "later": "0", "misread": "0"},
+                     "cues": "0.9", "reread": "true", "later": "0", "misread": "0"},
     ),
     Toy(
         "counting-50", "Counting to 50", "Section 4.1.1, Table 1", ("sequence",),

@@ -1,6 +1,7 @@
 """Toy tasks and state tracking, which train in minutes on one core, and the paper's toy tasks.
 
-Small embeddings, unscaled residuals, a learned bias over distance and curricula are ours, the same for all models.
+Small embeddings, unscaled residuals, a learned bias over distance and curricula are ours, the same for all models (but
+in reverse: `experiments/toy_tasks.py`).
 """
 
 from __future__ import annotations

@@ -46,6 +46,11 @@ class Copying(EpisodeTask):
         input    begin  3  1  4  1  go  4  1
         label      -    -  -  -  -   -  1  3
 
+    With `reread`, the digits of a cue are read once more before its part, after `next`:
+
+        input    begin  3  1  4  1  next  1  4  go  4  1
+        label      -    -  -  -  -   -    -  -   -  -  3
+
     With `misread`, some digits of the answers are read as random ones; what is asked for stays right. One neighbour
     that differs then says little, and a model has to look at more of them.
 
@@ -68,6 +73,7 @@ class Copying(EpisodeTask):
     anywhere: float = documented(0.0, "the fraction of training answers that begin at a random digit")
     chained: int = documented(1, "this many training strings in a row share a memory; then it is emptied")
     cues: float = documented(0.0, "the fraction of training strings of which only parts are asked for, after a cue")
+    reread: bool = documented(False, "read the digits of a cue once more before its part")
     later: float = documented(0.0, "the fraction of chained training strings that are asked for only after the next")
     misread: float = documented(0.0, "the fraction of digits in training answers that are read as random ones")
 
@@ -149,14 +155,16 @@ class Copying(EpisodeTask):
             start, stop = place(string, strings, random)
             answer = np.append(string[:stop][::-1] if self.reverse else string[start:], END)
             answer = answer[: stop - start + random.integers(1, BEYOND + 1)]
-            parts.append(answered(answer, stop - start))
+            again = np.append(NEXT, string[start:stop]) if self.reread else np.array([], np.int64)
+            tokens, labels = answered(answer, stop - start)
+            parts.append((np.append(again, tokens), np.append(np.full(len(again), NO_LABEL), labels)))
             left -= len(answer)
         tokens, labels = map(np.concatenate, zip(*parts, strict=True))
         return tokens, labels
 
     def held_out(self) -> Copying:
         whole = replace(self, length=self.test_length, min_length=0, chained=1)
-        return replace(whole, plain=0.0, anywhere=0.0, cues=0.0, later=0.0, misread=0.0)
+        return replace(whole, plain=0.0, anywhere=0.0, cues=0.0, reread=False, later=0.0, misread=0.0)
 
     def score(self, model: nn.Module, episodes: Episodes, device: torch.device) -> dict[str, float]:
         return free_running_scores(model, episodes, device)

@@ -20,6 +20,9 @@ from feedback_transformer.config import (
     to_dict,
 )
 from feedback_transformer.tasks import TASKS, WORLDS, Task, make_task
+from feedback_transformer.tasks.language import Language
+from feedback_transformer.tasks.pair_task import PairTask
+from feedback_transformer.tasks.translation import Translation
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,11 @@ class RunConfig:
             chosen[section][bare] = value
         changed = {name: override(sections[name], values) for name, values in chosen.items()}
         refuse_unread(changed["model"], chosen["model"])
-        return dataclasses.replace(self, **changed)
+        new = dataclasses.replace(self, **changed)
+        for name, reason in unread_in_training(new).items():
+            if getattr(new.train, name) != getattr(self.train, name):
+                raise ConfigError(f"TrainConfig.{name} = {getattr(new.train, name)} has no effect here: {reason}")
+        return new
 
     def with_task(self, assignments: Mapping[str, str]) -> RunConfig:
         """The same for a trained model, whose task alone can be set."""
@@ -122,6 +129,26 @@ def refuse_unread(model: ModelConfig, named: Mapping[str, str]) -> None:
                 f"ModelConfig.{name} is of the core 'feedback' with the memory 'weighted-sum', not of "
                 f"{model.core!r} with {model.memory!r}; leave it out"
             )
+
+
+def unread_in_training(run: RunConfig) -> dict[str, str]:
+    """The training fields that this run does not read, each with the reason."""
+    pairs, corpus = isinstance(run.task, PairTask), isinstance(run.task, Language | Translation)
+    unread: dict[str, str] = {}
+    if pairs:
+        whole = "pairs are read whole, in batches of batch_tokens"
+        unread |= dict.fromkeys(("batch_size", "bptt", "bptt_start", "bptt_warmup"), whole)
+    else:
+        unread["batch_tokens"] = "it is for pairs; set batch_size"
+    if corpus:
+        part = "valid_pairs and test_pairs" if pairs else "valid_tokens"
+        given = f"a corpus has its own texts ({part} can shorten those for scoring)"
+        unread |= dict.fromkeys(("train_episodes", "validation_episodes", "test_episodes"), given)
+    if run.task_name in WORLDS:
+        unread["label_smoothing"] = "actions have no labels"
+    if not run.model.adaptive_span:
+        unread["span_loss"] = "set adaptive_span=true, too"
+    return unread
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,6 +145,21 @@ def test_only_digits_of_answers_are_misread_and_what_is_asked_for_stays_right() 
         Copying(misread=2.0)
 
 
+def test_a_cue_that_is_read_again_stands_forwards_before_its_part() -> None:
+    task = Copying(reverse=True, length=20, min_length=10, cues=1.0)
+    for seed in range(50):
+        plain, again = (replace(task, reread=reread).episodes(1, seed) for reread in (False, True))
+        assert list(again.labels[again.labels >= 0]) == list(plain.labels[plain.labels >= 0]), "it asks for the same"
+        string, *parts = " ".join(words(task, plain.tokens)).split(" go ")
+        first, *others = " ".join(words(task, again.tokens)).split(" next ")
+        assert first == string
+        for part, other in zip(parts, others, strict=True):
+            cue, written = other.split(" go ")
+            assert written == part
+            assert written.startswith(cue[::-1]), "the cue is what is written and not asked for"
+    assert not replace(task, reread=True).held_out().reread
+
+
 def test_some_strings_of_a_chain_are_asked_for_later_and_the_last_always() -> None:
     task = Copying(reverse=True, length=20, min_length=10, chained=4, cues=1.0, later=0.5)
     episodes, unasked, late, strings = task.episodes(400, 5), 0, 0, []
