@@ -109,7 +109,7 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
             ["train", "copy-pairs", "batch_size=2"],
             "TrainConfig.batch_size = 2 has no effect here: pairs are read whole",
         ),
-        (["train", "copy-pairs", "bptt=3"], "TrainConfig.bptt = 3 has no effect here: pairs are read whole"),
+        (["train", "copy-pairs", "bptt=99"], "TrainConfig.bptt = 99 has no effect here: pairs are read whole"),
         (["train", "parity", "batch_tokens=7"], "TrainConfig.batch_tokens = 7 has no effect here: it is for pairs"),
         (
             ["train", "text", "test_episodes=3"],

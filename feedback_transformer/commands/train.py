@@ -12,7 +12,7 @@ from feedback_transformer.config import ConfigError, parse_assignments
 from feedback_transformer.experiments.running import INTERRUPTED
 from feedback_transformer.presets import SCALES, configured
 from feedback_transformer.tasks import TASKS
-from feedback_transformer.training.loading import corpus_of, locate, read_config, take_corpus
+from feedback_transformer.training.loading import began_with, corpus_of, locate, read_config, take_corpus
 from feedback_transformer.training.parallel import follows, local_device
 from feedback_transformer.training.progress import show_score, terminal_reporter
 from feedback_transformer.training.run import RunConfig
@@ -60,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"note: this corpus is {held!r}; scores on it are not scores on {run.task_name}", file=sys.stderr)
     try:
         with terminal_reporter(title, options.quiet or follows()) as report:
-            record = train(run, folder, report, resume=options.resume is not None, device=device)
+            resume = options.resume is not None
+            command = began_with(folder) if resume else None
+            record = train(run, folder, report, resume, device, command)
     except StoppedError as stopped:
         print(f"{stopped}. To continue: feedback-transformer train --resume {folder}", file=sys.stderr)
         return INTERRUPTED

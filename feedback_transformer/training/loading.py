@@ -96,11 +96,12 @@ COMMAND = "command"  # in a run's config.json: the one that began it
 CORPUS = "corpus_from_here"  # in a run's config.json: the relative path from its folder to the corpus
 
 
-def describe(run: RunConfig, folder: Path) -> dict[str, Any]:
-    """config.json of a run: its configuration, and the relative path from its folder to its corpus."""
+def describe(run: RunConfig, folder: Path, command: str) -> dict[str, Any]:
+    """config.json of a run: its configuration, its command, and the relative path from its folder to its corpus."""
+    described = {**run.to_dict(), COMMAND: command}
     if not isinstance(run.task, Language | Translation):
-        return run.to_dict()
-    return {**run.to_dict(), CORPUS: os.path.relpath(os.path.realpath(run.task.data), os.path.realpath(folder))}
+        return described
+    return {**described, CORPUS: os.path.relpath(os.path.realpath(run.task.data), os.path.realpath(folder))}
 
 
 def read_config(folder: Path) -> RunConfig:
@@ -114,13 +115,13 @@ def read_config(folder: Path) -> RunConfig:
         raise ConfigError(f"{path} is damaged: {error}") from None
 
 
-def began_with(folder: Path) -> str:
-    """The command that began the run in a folder; empty if there is none, or it was not kept."""
+def began_with(folder: Path) -> str | None:
+    """The command that began the run in a folder, if it was kept."""
     try:
         command = json.loads((folder / "config.json").read_text(encoding="utf-8")).get(COMMAND)
     except (OSError, ValueError, AttributeError):
-        return ""
-    return command if isinstance(command, str) else ""
+        return None
+    return command if isinstance(command, str) else None
 
 
 def take_corpus(assignments: dict[str, str]) -> str | None:

@@ -137,7 +137,9 @@ def unread_in_training(run: RunConfig) -> dict[str, str]:
     unread: dict[str, str] = {}
     if pairs:
         whole = "pairs are read whole, in batches of batch_tokens"
-        unread |= dict.fromkeys(("batch_size", "bptt", "bptt_start", "bptt_warmup"), whole)
+        unread |= dict.fromkeys(("bptt", "bptt_start", "bptt_warmup"), whole)
+        if run.train.accumulate == 1:  # which has to divide it
+            unread["batch_size"] = whole
     else:
         unread["batch_tokens"] = "it is for pairs; set batch_size"
     if corpus:

@@ -32,7 +32,7 @@ from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training import checkpoint
 from feedback_transformer.training.averaging import keep_weights
 from feedback_transformer.training.learner import make_learner
-from feedback_transformer.training.loading import COMMAND, began_with, check_same_run, describe, load_model, make_model
+from feedback_transformer.training.loading import check_same_run, describe, load_model, make_model
 from feedback_transformer.training.optimizer import bptt_at, make_optimizer, rate_at
 from feedback_transformer.training.parallel import Team
 from feedback_transformer.training.progress import Progress, Reporter, Update
@@ -121,13 +121,10 @@ class Trainer:
             self.lock = checkpoint.lock_folder(self.folder)
         if last.exists():
             self.restore(last)
-        elif resume:  # a run that was killed before its first checkpoint
-            self.progress.command = began_with(self.folder) or self.progress.command
         if self.environment["commit"] not in self.progress.commits:
             self.progress.commits.append(self.environment["commit"])
         if self.team.leads:
-            described = describe(self.run, self.folder) | {COMMAND: self.progress.command}
-            checkpoint.write_json(self.folder / "config.json", described)
+            checkpoint.write_json(self.folder / "config.json", describe(self.run, self.folder, self.progress.command))
             self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
         self.speed_from = (time.monotonic(), self.progress.tokens)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from feedback_transformer.cli import main
 from feedback_transformer.config import ConfigError
 from feedback_transformer.training import checkpoint, supervised
 from feedback_transformer.training.checkpoint import CheckpointError
@@ -113,7 +115,8 @@ def test_a_run_killed_before_its_first_checkpoint_keeps_the_command_that_began_i
     trainer = Trainer(small_run(), tmp_path, CPU, "feedback-transformer train random-walk")
     trainer.begin(resume=False)
     trainer.lock.close()
-    record = train(small_run(), tmp_path, resume=True, command="feedback-transformer train --resume")
+    assert main(["train", "--resume", str(tmp_path), "--quiet"]) == 0
+    record = json.loads((tmp_path / "record.json").read_text())
     assert record["command"] == "feedback-transformer train random-walk"
 
 
