@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.char_ptb import LSTM_WIDTH, language_run
-from feedback_transformer.experiments.experiment import SEEDS, Claim, Elsewhere, Experiment, Variant
+from feedback_transformer.experiments.experiment import Claim, Elsewhere, Experiment, Variant, seeds_at
 
 LAPTOP = {"memory_size": "512", "adaptive_span": "true", "span_loss": "2e-5", "steps": "1000"}
 BEST = "Compressive Transformer, 277M parameters, the best at the time"
@@ -13,7 +13,7 @@ LAPTOP_LSTM = {**LSTM_WIDTH, "steps": LAPTOP["steps"]}
 
 def variants(scale: str) -> list[Variant]:
     fields, recurrent = (LAPTOP, LAPTOP_LSTM) if scale == "laptop" else ({}, {})
-    seeds = SEEDS if scale == "paper" else SEEDS[:1]
+    seeds = seeds_at(scale)
     feedback, transformer = (language_run("enwik8", scale, core, **fields) for core in ("feedback", "transformer"))
     return [
         Variant("enwik8/feedback", "Feedback Transformer", feedback, paper=0.96, seeds=seeds),

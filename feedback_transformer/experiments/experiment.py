@@ -32,6 +32,11 @@ PARTS = {"test", "best", "curve", "parameters", "tokens", "cpu_seconds"}  # of a
 STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # 97.5% quantile of t by degrees of freedom: four for three seeds per model
 
 
+def seeds_at(scale: str) -> tuple[int, ...]:
+    """One on a laptop, where runs are too costly for more. Differences as small as the paper's need several."""
+    return SEEDS if scale == "paper" else SEEDS[:1]
+
+
 @dataclass(frozen=True)
 class Variant:
     """One configuration. `paper` is the paper's number for it; None where it gives none, or only a figure.

@@ -9,7 +9,7 @@ figure, words decoded per second over the depth of the decoder, is measured by `
 from __future__ import annotations
 
 from feedback_transformer.config import CORES
-from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant
+from feedback_transformer.experiments.experiment import Claim, Experiment, Variant, seeds_at
 from feedback_transformer.model.encoder_decoder import DECODERS
 from feedback_transformer.presets import preset
 from feedback_transformer.training.run import RunConfig
@@ -42,11 +42,6 @@ def pair_run(task: str, scale: str, core: str, **fields: str) -> RunConfig:
     """A run on the pairs in data/TASK."""
     held_out = dict(zip(("valid_pairs", "test_pairs"), map(str, HELD_OUT[task]), strict=True))
     return preset(task, scale, core).override({**(held_out if scale == "laptop" else {}), **fields})
-
-
-def seeds_at(scale: str) -> tuple[int, ...]:
-    """One on a laptop. Differences as small as the paper's need several."""
-    return SEEDS if scale == "paper" else SEEDS[:1]
 
 
 def over_depth(task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple[str, int], float]) -> list[Variant]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from feedback_transformer.config import CORES
 from feedback_transformer.experiments import EXPERIMENTS
-from feedback_transformer.experiments.experiment import Record, Variant
+from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.report.experiments import SPEED, Outcome
 from feedback_transformer.report.svg import NUM_COLOURS, Chart, Row, Series, dot_chart, line_chart, standalone
 
@@ -39,8 +39,8 @@ def _learning(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -
         for record in outcome.records[variant.key]:
             points = [(point["tokens"] / 1e6, point[outcome.metric]) for point in record["curve"]]
             later = points[1:] if len(points) > 2 else points  # the first point would flatten the rest
-            name, colour = _name(outcome, variant), colours[variant.key]
-            lines.append(Series(name, colour, later, width=width, own_name=f"{variant.label}, seed {_seed(record)}"))
+            name, own_name = _name(outcome, variant), f"{variant.label}, seed {record['run']['seed']}"
+            lines.append(Series(name, colours[variant.key], later, width=width, own_name=own_name))
     told = (record.get("bounds", {}) for variant in known for record in outcome.records[variant.key])
     if levels := [bounds["oracle"] for bounds in told if "oracle" in bounds]:
         xs, level = [x for line in lines for x, _ in line.points], sum(levels) / len(levels)
@@ -48,11 +48,6 @@ def _learning(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -
     thicker = f"; line thickness: {outcome.experiment.axis}" if len(places) > 1 else ""
     x_label = f"training {outcome.unit()} (millions){thicker}"
     return line_chart(lines, x_label, f"validation {outcome.metric.replace('_', ' ')}")
-
-
-def _seed(record: Record) -> int:
-    seed: int = record["run"]["seed"]
-    return seed
 
 
 def _ends(outcome: Outcome, known: list[Variant], colours: dict[str, int]) -> Chart:
