@@ -12,6 +12,7 @@ MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
     "laptop": {30: (2, 4, 8, 16, 64), 100: (4, 128)},
     "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
 }
+LONG = ("length=35", "length=60")  # further stages on the way to 100 steps
 COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # length, small memory, large memory
 
 
@@ -28,11 +29,18 @@ def variant(scale: str, core: str, length: int, memory: int) -> Variant:
     fields = {"length": str(length), "memory_size": str(memory)}
     if scale != "smoke":
         fields["bptt"] = str(length + 10)  # the gradient must reach from the doors to the object
+    run = preset("corridor", scale, core)
+    if scale == "laptop" and length == 100:
+        fields["curriculum"] = ";".join([*run.train.curriculum, *LONG])
     name = f"{CORES[core]}, length {length}"
-    run = preset("corridor", scale, core).override(fields)
     seeds = (0,) if scale == "laptop" and length == 100 else SEEDS
     return Variant(
-        f"corridor/{core}-{length}-{memory}", f"{name}, memory {memory}", run, place=memory, line=name, seeds=seeds
+        f"corridor/{core}-{length}-{memory}",
+        f"{name}, memory {memory}",
+        run.override(fields),
+        place=memory,
+        line=name,
+        seeds=seeds,
     )
 
 
@@ -53,8 +61,8 @@ EXPERIMENT = Experiment(
     name="corridor",
     title="Corridor: success against memory size",
     where="Section 4.1.1, Figure 3",
-    reduced="0.1M parameters, corridors of 30 and 100 steps (the paper gives no length) after a curriculum of 3, 10 "
-    "and 18, 1.0M to 2.8M frames, one seed at length 100",
+    reduced="0.1M parameters, corridors of 30 and 100 steps (the paper gives no length) after a curriculum of 3, 6, "
+    "12 and 20 (and 35 and 60), 1.5M and 4.2M frames, one seed at length 100",
     variants=variants,
     claims=claims,
     axis="memory size",

@@ -52,7 +52,8 @@ class Actors:
     """B copies of the environment, and what the policy is given at the next step."""
 
     def __init__(self, run: RunConfig) -> None:
-        self.run = run
+        assert isinstance(run.train, ActConfig)
+        self.run, self.staggered = run, run.train.stagger
         self.stages = stages(run.task, run.train)  # environments, easier ones first
         self.begin(stage=0)
 
@@ -66,6 +67,8 @@ class Actors:
         self.seen = torch.from_numpy(self.envs.reset(seed=int(seed))[0])
         self.last = torch.full((copies,), len(environment.actions))
         self.fresh = torch.ones(copies, dtype=torch.bool)
+        first_block = np.random.default_rng([self.run.seed, stage]).integers(1, self.run.train.bptt + 1, copies)
+        self.until_anew = torch.from_numpy(first_block)  # steps after which a copy begins anew if they are staggered
         self.earned = torch.zeros(copies, dtype=torch.float64)  # in the episode so far
         self.finished = torch.zeros(2, dtype=torch.float64)  # since the last evaluation: reward in all, episodes
 
@@ -80,9 +83,19 @@ class Actors:
             done = self.earned[ended]
             self.finished += torch.tensor([done.sum(), len(done)])
             self.earned[ended] = 0
+        self.until_anew -= 1
+        if self.staggered and (anew := (self.until_anew == 0) & ~ended).any():
+            self.envs.world.begin(anew.nonzero()[:, 0].numpy())
+            seen, ended = self.envs.world.observe(), ended | anew
+            self.earned[anew] = 0
         self.seen, self.fresh = torch.from_numpy(seen), ended
         self.last = actions.masked_fill(ended, len(self.environment.actions))
         return reward.float(), ended, done
+
+    @property
+    def kept(self) -> list[str]:
+        """What of these is saved."""
+        return ["seen", "last", "fresh", "earned", "finished", *(["until_anew"] if self.staggered else [])]
 
     @property
     def last_stage(self) -> bool:
@@ -99,12 +112,11 @@ class Actors:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs from the copies."""
-        own = {name: getattr(self, name) for name in ("seen", "last", "fresh", "earned", "finished")}
-        return own | checkpoint.with_prefix("world", self.envs.world.tensors())
+        return {name: getattr(self, name) for name in self.kept} | checkpoint.with_prefix("world", self.envs.world.tensors())
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.envs.world.load(checkpoint.without_prefix("world", tensors))
-        for name in ("seen", "last", "fresh", "earned", "finished"):
+        for name in self.kept:
             setattr(self, name, tensors[name])
 
 

@@ -23,7 +23,7 @@ from feedback_transformer.environments.world import Trial
 from feedback_transformer.experiments import EXPERIMENTS
 from feedback_transformer.model.policy import Policy
 from feedback_transformer.presets import preset
-from feedback_transformer.training.a2c import ActorCritic, Block, advantages
+from feedback_transformer.training.a2c import ActorCritic, Actors, Block, advantages
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError
 from feedback_transformer.training.supervised import train
@@ -197,6 +197,20 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
     assert first[1:] == second[1:]
     assert first[0].keys() == second[0].keys()
     assert all(torch.equal(first[0][name], second[0][name]) for name in first[0])
+
+
+@pytest.mark.parametrize("stagger", [False, True])
+def test_copies_that_all_act_alike_stay_at_the_same_step_unless_they_are_staggered(stagger: bool) -> None:
+    run = small_run(stagger=stagger, length=5)
+    actors = Actors(run)
+    for _ in range(3 * run.train.bptt):
+        before = actors.earned.clone()
+        _, ended, done = actors.act(torch.from_numpy(actors.envs.world.oracle()))
+        assert not before.any()  # nothing is earned on the way
+        assert done is None or (done == 1).all()  # an episode that began anew is not counted
+        assert done is None or len(done) <= int(ended.sum())
+    assert (len(set(actors.envs.world.clock.tolist())) > 1) == stagger
+    assert torch.equal(actors.seen, torch.from_numpy(actors.envs.world.observe()))
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
