@@ -1,8 +1,8 @@
 """Table 1: toy tasks, one experiment per task. `reproduce toy-tasks` runs them all.
 
 All scores, the paper's too, are fractions of 1 here. The paper's Transformer has 4 layers, and a second one in the
-algorithmic task has 8; on a laptop every task has both. There the Feedback Transformer has 2 layers, and all other models
-are trained on as many tokens. Copy and reverse with an encoder are in `copy_pairs.py`.
+algorithmic task has 8; on a laptop every task has both. There the Feedback Transformer has 2 layers, and all other
+models are trained on as many tokens. Copy and reverse with an encoder are in `copy_pairs.py`.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ class Actors:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a resumed run needs from the copies."""
-        return {name: getattr(self, name) for name in self.kept} | checkpoint.with_prefix("world", self.envs.world.tensors())
+        own = {name: getattr(self, name) for name in self.kept}
+        return own | checkpoint.with_prefix("world", self.envs.world.tensors())
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.envs.world.load(checkpoint.without_prefix("world", tensors))
