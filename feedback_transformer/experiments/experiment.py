@@ -222,13 +222,14 @@ def verdict(
     lower_is_better: bool,
     widest: float | None = None,
     close: float | None = None,
+    level: float | None = None,
 ) -> str:
     """Whether the claim held: a difference counts when it is outside its 95% confidence interval (Student's t).
 
     `widest` is the largest known spread between seeds of such scores, assumed for pairs with fewer than two degrees of
-    freedom; where none is known, single seeds must differ by `ALONE` of the score to count. Scores that are claimed to
-    match may differ by `close` (default: `CLOSE` of the score), noise included; single seeds must differ by more than
-    that to count.
+    freedom; where none is known, single seeds must differ by `ALONE` of the `level` (default: the larger score) to
+    count. Scores that are claimed to match may differ by `close` (default: `CLOSE` of the score), noise included;
+    single seeds must differ by more than that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
@@ -238,12 +239,13 @@ def verdict(
     close = CLOSE * abs(worse.mean) if close is None else close
     counts = [len(score.values) for score in (better, worse) if not score.exact]
     seeds, unknown = min(counts), widest is None and max(counts) == 1
+    level = max(abs(better.mean), abs(worse.mean)) if level is None else level
     if not math.isfinite(gain):
         return "not decided: a score is not a number"
     same = "both score the same" if gain == better.spread == worse.spread == 0 else "within the noise"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = UNLEARNED
-    elif unknown and abs(gain) <= ALONE * max(abs(better.mean), abs(worse.mean)):
+    elif unknown and abs(gain) <= ALONE * level:
         answer = "not decided: the spread over seeds is unknown"
     elif claim.or_better and gain - noise >= -close:
         answer = "holds"

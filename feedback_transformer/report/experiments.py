@@ -23,7 +23,7 @@ from feedback_transformer.experiments.experiment import (
 )
 from feedback_transformer.report.tables import markdown_table
 
-BESIDE = {"sequence": "whole strings", "words_per_second": "words/s"}  # scores that have a column of their own
+BESIDE = {"words_per_second": "words/s"}  # scores that have a column of their own
 LOWER_IS_BETTER = ("bits", "perplexity")
 VERDICTS = ("holds", "does not hold", "not decided", "not run")
 ONE_SEED = "(one seed)"
@@ -52,7 +52,8 @@ class Outcome:
         self.variants = experiment.variants(scale)
         self.records: dict[str, list[Record]] = {v.key: v.records(results) for v in self.variants}
         self._refuse_other_data(results)
-        self.scores = experiment.scores or (metric_of(next((r[0] for r in self.records.values() if r), None)),)
+        self.own = metric_of(next((r[0] for r in self.records.values() if r), None))  # what the runs themselves rank by
+        self.scores = experiment.scores or (self.own,)
         self.metric = self.scores[0]  # what ranks, and is drawn
 
     def _refuse_other_data(self, results: Path) -> None:
@@ -105,8 +106,10 @@ class Outcome:
         header += self.beside().values()
         header += ["published" if elsewhere else "paper, full scale"] if published else []
         rows = [self._row(variant, published) for variant in self.variants]
-        rest = ["-"] * (len(header) - 6)
-        rows += [[name, "-", "-", "-", "-", f"{level:.3f}", *rest] for name, level in self.bounds().items()]
+        rest = ["-"] * (len(header) - 5 - len(self.scores))
+        for name, level in self.bounds().items():
+            levels = [f"{level:.3f}" if score == self.own else "-" for score in self.scores]
+            rows.append([name, "-", "-", "-", "-", *levels, *rest])
         blank = ["-"] * (4 + len(self.scores) + self.experiment.endings + len(self.beside()))
         return header, rows + [[f"{e.label} ({e.source})", *blank, self._numbers(e.numbers.get)] for e in elsewhere]
 
@@ -115,10 +118,11 @@ class Outcome:
         return next((r[0].get("unit", "tokens") for r in self.records.values() if r), "tokens")
 
     def bounds(self) -> dict[str, float]:
-        """What the oracle, chance or frequent words get, averaged over the runs; nothing where their tasks differ."""
+        """What the oracle, chance or frequent words get, averaged over the runs; nothing where their tasks differ, or
+        where no column has the score."""
         tasks = {str(variant.run.task) for variant in self.variants}
         known = [r["bounds"] for records in self.records.values() for r in records if "bounds" in r]
-        if not known or len(tasks) > 1:
+        if not known or len(tasks) > 1 or self.own not in self.scores:
             return {}
         return {name: sum(each[name] for each in known) / len(known) for name in known[0]}
 
@@ -173,17 +177,19 @@ class Outcome:
         better = self.score(claim.better, name)
         worse = self._elsewhere(claim, name) if claim.published else self.score(claim.worse, name)
         lower, widest = self.lower_is_better, self._widest(name)
-        close = 0.0 if worse is None else self._close(claim, worse)
+        close, level = 0.0 if worse is None else self._close(claim, worse), None
         if claim.than is not None:
             pairs = ((claim.better, claim.worse), claim.than)
             ahead, there = (self._answer(replace(claim, better=a, worse=b, than=None)).verdict for a, b in pairs)
             better, worse, lower = self.gap(claim.better, claim.worse, name), self.gap(*claim.than, name), False
             widest, close = widest and math.sqrt(2) * widest, math.sqrt(2) * close
+            scores = (self.score(key, name) for pair in pairs for key in pair)
+            level = math.sqrt(2) * max((abs(score.mean) for score in scores if score), default=0.0)
         if better is None or worse is None or (claim.published and self.scale != "paper"):
             said = ONLY_PAPER if claim.published else "not run"
             return Answer(claim.words, paper, "", said, ours, claim)
         asked = claim if claim.than is None else replace(claim, chance=None)  # chance is of scores, not of leads
-        said = verdict(asked, better, worse, lower, widest, close)
+        said = verdict(asked, better, worse, lower, widest, close, level)
         if claim.than is not None:
             if unlearned := [one for one in (ahead, there) if one.startswith(UNLEARNED)]:
                 said = unlearned[0]
@@ -213,9 +219,11 @@ class Outcome:
         return max(CLOSE * abs(worse.mean), self.experiment.least)
 
     def _learned_from_more(self, claim: Claim) -> bool:
-        """Whether one of the compared variants saw over a tenth more tokens than another."""
-        tokens = [record["tokens"] for key in claim.compared() for record in self.records[key]]
-        return max(tokens) > 1.1 * min(tokens)
+        """Whether one of the compared variants saw over a tenth more tokens than another, but for those that stop by
+        themselves when they learn no more."""
+        records = [record for key in claim.compared() for record in self.records[key]]
+        tokens = [record["tokens"] for record in records if not record["run"]["train"].get("patience")]
+        return bool(tokens) and max(tokens) > 1.1 * min(tokens)
 
     def _widest(self, name: str) -> float | None:
         """The largest spread between the seeds of any variant; None if none has several."""

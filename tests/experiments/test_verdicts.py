@@ -115,3 +115,37 @@ def test_two_that_score_the_same_have_no_noise() -> None:
     best = Score((1.0, 1.0, 1.0))
     assert verdict(Claim("", "a", "b"), best, best, False) == "not decided: both score the same"
     assert verdict(Claim("", "a", "b"), best, Score((0.9, 1.0, 1.1)), False) == "not decided: within the noise"
+
+
+def test_runs_that_stop_by_themselves_may_have_read_different_amounts(tmp_path: Path) -> None:
+    feedback, transformer, _ = EXPERIMENTS["char-ptb"].variants("paper")
+    assert feedback.run.train.patience
+    assert not EXPERIMENTS["wikitext"].variants("paper")[0].run.train.patience
+    for name, said in (("char-ptb", "holds"), ("wikitext", "not decided: trained on different amounts of data")):
+        feedback, transformer, _ = EXPERIMENTS[name].variants("paper")
+        keep(tmp_path, feedback, {"perplexity": 1.1, "bits": 1.1}, tokens=9_000)
+        keep(tmp_path, transformer, {"perplexity": 1.2, "bits": 1.2}, tokens=13_000)
+        assert Outcome(EXPERIMENTS[name], "paper", tmp_path).claims()[0].verdict == said
+
+
+def test_a_lead_of_single_seeds_is_measured_by_the_scores_not_by_the_leads(tmp_path: Path) -> None:
+    leads = Outcome(EXPERIMENTS["iwslt"], "laptop", tmp_path).claims()
+    claim = next(answer.claim for answer in leads if answer.claim.than)
+    better, worse = claim.than or ("", "")
+    scores = {claim.better: 10.5, claim.worse: 9.2, better: 10.0, worse: 9.8}  # leads of 1.3 and 0.2
+    for variant in EXPERIMENTS["iwslt"].variants("laptop"):
+        if variant.key in scores:
+            keep(tmp_path, variant, {"bleu": scores[variant.key]}, seeds=1)
+    answers = {a.claim: a.verdict for a in Outcome(EXPERIMENTS["iwslt"], "laptop", tmp_path).claims() if a.here}
+    ahead = next(said for asked, said in answers.items() if (asked.better, asked.than) == (claim.better, None))
+    assert ahead == "holds reduced (one seed)"
+    assert answers[claim] == "not decided: the spread over seeds is unknown (one seed)"
+
+
+def test_what_frequent_words_score_stands_below_the_score_it_is_of(tmp_path: Path) -> None:
+    for variant in EXPERIMENTS["translation"].variants("laptop"):
+        keep(tmp_path, variant, {"bleu": 5.0, "tokenized_bleu": 6.0}, bounds={"frequent words": 0.5})
+    header, rows = Outcome(EXPERIMENTS["translation"], "laptop", tmp_path).rows()
+    level = dict(zip(header, next(row for row in rows if row[0] == "frequent words"), strict=True))
+    assert level["test bleu, reduced"] == "0.500"
+    assert level["test tokenized bleu, reduced"] == "-"
