@@ -230,9 +230,7 @@ class ActConfig(TrainConfig):
     trace: float = documented(1.0, "GAE's lambda, the weight of longer returns in the advantage; 1 is plain A2C")
     entropy_cost: float = documented(5e-4, "weight of the policy's entropy, which the loss rewards")
     value_cost: float = documented(0.5, "weight of the value's squared error in the loss")
-    stagger: bool = documented(
-        False, "in its first block each copy begins anew at a step of its own, or all would stay at the same one"
-    )
+    stagger: bool = documented(False, "in its first block each copy begins anew, at a step of its own")
     optimizer: str = documented("adam", "adam or rmsprop")
     optimizer_epsilon: float = documented(1e-8, "added to the optimizer's denominator")
 

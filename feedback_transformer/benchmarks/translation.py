@@ -1,9 +1,9 @@
 """A whole encoder-decoder at the paper's shape: six encoder layers and two decoder layers, as in its speed table; and
 decoding with fewer and more decoder layers, as in its figure on the depth of the decoder.
 
-The widths and the vocabulary are those of the paper's IWSLT model (the WMT one is twice as wide). The batch is smaller
-than the paper's, whose numbers are from GPUs. All sentences have one length, so that padding plays no role, and every
-search runs to the full length.
+The widths are those of the paper's IWSLT model (the WMT one is twice as wide, its feed-forward four times), the
+vocabulary is ours. The batch is smaller than the paper's, whose numbers are from GPUs. All sentences have one length,
+so that padding plays no role, and every search runs to the full length.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Table 1, copy and reverse, with an encoder that reads all digits first; tested at ten times the training length.
 
 The paper does not say how the digits were read. Here the encoder convolves over neighbours, so it computes the same
-for a position in a string of any length. The decoder only has to know where it is. The paper's claims are counted once,
-without an encoder; with one, they are questions of ours.
+for a position in a string of any length. The decoder only has to know where it is. At the paper's scale the decoder is
+the paper's and the encoder ours. The paper's claims are counted once, without an encoder; with one, they are questions
+of ours.
 """
 
 from __future__ import annotations

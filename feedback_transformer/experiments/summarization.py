@@ -11,7 +11,7 @@ from feedback_transformer.experiments.translation import (
     over_depth,
 )
 
-UNTAUGHT = 17.0  # ROUGE-L: above what frequent words get, whatever the article (`bounds` in the records)
+UNTAUGHT = 17.0  # ROUGE-L: above what frequent words get, whatever the article (every new record's `bounds`)
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4), "paper": (1, 2, 4, 6)}
 
 

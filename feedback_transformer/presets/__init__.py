@@ -77,10 +77,10 @@ def paper(task_name: str, scale: str) -> tuple[ModelConfig, TrainConfig]:
         return worlds.PAPER_WORLDS[task_name]
     if task_name in CORPORA or task_name in PAIRS or task_name in STATES:
         raise ConfigError(f"the paper has no experiment on {task_name}; start from --preset laptop")
-    model = PAPER_MODELS["toy"]
-    if task_name in PAIR_TOYS:
-        model = replace(model, encoder_layers=4, memory_size=512, source_positions="relative")
-    return replace(model, memory_size=toys.PAPER_WINDOWS.get(task_name, model.memory_size)), PAPER_TRAIN["toy"]
+    model, train = PAPER_MODELS["toy"], PAPER_TRAIN["toy"]
+    if task_name in PAIR_TOYS:  # the paper has no encoder here
+        return replace(model, memory_size=512, **pairs.NEIGHBOURS), replace(train, batch_tokens=512 * 64)
+    return replace(model, memory_size=toys.PAPER_WINDOWS.get(task_name, model.memory_size)), train
 
 
 SMOKE_TRAIN = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from feedback_transformer.config import ModelConfig, TrainConfig
 from feedback_transformer.presets.toys import COPYING_MODEL, COPYING_TRAIN
@@ -74,8 +75,9 @@ LAPTOP["multi30k"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens
 for name, steps in (("iwslt14-deen", 3_000), ("wmt14-ende", 4_000)):
     LAPTOP[name] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, batch_tokens=1_024, steps=steps, eval_every=500))
 LAPTOP["cnn-dailymail"] = (LAPTOP_PAIR_MODEL, replace(LAPTOP_PAIR_TRAIN, steps=1_400))
+NEIGHBOURS: dict[str, Any] = {"encoder_layers": 2, "source_positions": "neighbours", "source_reach": 4}
 for name in PAIR_TOYS:
     LAPTOP[name] = (
-        replace(COPYING_MODEL, encoder_layers=2, memory_size=512, source_positions="neighbours", source_reach=4),
+        replace(COPYING_MODEL, memory_size=512, **NEIGHBOURS),
         replace(COPYING_TRAIN, steps=4_000, batch_tokens=2_048),
     )

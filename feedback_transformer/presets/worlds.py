@@ -9,7 +9,8 @@ from feedback_transformer.config import ActConfig, ModelConfig
 Settings = tuple[ModelConfig, ActConfig]
 
 # Appendix. The water maze is trained for 500M frames; for the others the paper gives no number, so about as many. For
-# the corridor it gives no settings at all, so those of the maze.
+# the corridor it gives no settings at all, so those of the maze. Nor does it say whether Feedback's layers share keys
+# and values: here they do.
 PAPER_MODEL = ModelConfig(num_layers=2, model_dim=256, num_heads=4, memory_size=200)
 PAPER_TRAIN = ActConfig(
     steps=5_000,

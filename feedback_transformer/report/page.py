@@ -28,17 +28,20 @@ from feedback_transformer.training.checkpoint import make_folder
 
 TITLE = "The Feedback Transformer, reproduced"
 PAPER, ADDRESS = "Fan, Lavril, Grave, Joulin, Sukhbaatar", "https://arxiv.org/abs/2002.09402"
-MEANING = (
-    "A claim holds when the difference between the means over seeds is in its favour and outside its 95% confidence "
-    "interval (Student's t, the two variances pooled). It is not decided when the difference is smaller, or when "
-    "neither model has learned anything. A single seed is assumed to spread like the seeds it is compared with; with "
-    "fewer than four seeds of the two models together, the widest spread in the experiment is assumed. Where a model "
-    "has a single seed, the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 "
-    "in state tracking), or a tenth of the score where no spread is known. A ratio of speeds within a tenth of the "
-    "claimed one is not decided. What the paper calls a match may differ by two percent (0.01 bits on char-PTB), "
-    "noise included. A claim holds reduced when the runs are smaller than the paper's. ± is the standard deviation "
-    "between seeds."
-)
+RULES = """\
+- A claim of the paper *holds* when the difference between the means over seeds is in its favour and outside its 95%
+  confidence interval (Student's t, the two variances pooled: 2.8 standard errors for three seeds against three).
+- It is *not decided* when the difference is smaller than that, or when neither model has learned anything.
+- A single seed is assumed to spread like the seeds it is compared with; with fewer than four seeds of the two models
+  together, the widest spread in the experiment is assumed. Where a model has a single seed, the verdict says *one
+  seed*, and the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 in state
+  tracking), or a tenth of the score if nothing in the experiment has a second seed.
+- A ratio of speeds that is within a tenth of the claimed one is *not decided*: it varies by that much from one
+  measurement to the next. Speeds too can only hold reduced: on one CPU core with few rows, instead of GPUs.
+- What the paper compares with published numbers of others is *not run* here: only its own scale could tell.
+- What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included; "loses only 1 BLEU"
+  may be 1.2, as in the paper.
+- ± is the standard deviation between seeds."""
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"
 COST_CHAPTER = "The paper's own scale"
@@ -129,7 +132,7 @@ def page(
             *([f"<h2>{SPEED_CHAPTER}</h2>"] if speeds else []),
             *map(speed_section, speeds),
             *([f"<h2>{COST_CHAPTER}</h2><p>{COSTS}</p>{table(HEADS, costs)}"] if costs else []),
-            f'<section id="verdicts"><h2>{VERDICTS}</h2><p>{MEANING}</p></section>',
+            f'<section id="verdicts"><h2>{VERDICTS}</h2>{rules_list()}</section>',
             "</body></html>\n",
         ]
     )
@@ -144,7 +147,7 @@ def markdown(
     rows += [[one.title, one.where, one.overall()] for one in speeds if one.claims]
     parts = [
         f"# {TITLE}",
-        f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {MEANING}",
+        f"{PAPER}, [arXiv 2002.09402]({ADDRESS}). {SOURCE} {VERDICTS}:\n\n{RULES}",
         " ".join(tally.sentence(whose, scale) for whose, tally in counted.items() if tally.verdicts),
         built(outcomes),
         markdown_table(["experiment", "in the paper", "verdict"], rows),
@@ -181,6 +184,12 @@ def write_report(results: Path, path: Path, scale: str = "laptop") -> Path:
     except OSError as error:
         raise ConfigError(f"cannot write {error.filename} ({error.strerror}); choose another --out") from None
     return tables
+
+
+def rules_list() -> str:
+    """The rules as HTML."""
+    rules = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", escape(RULES, quote=False)).removeprefix("- ").split("\n- ")
+    return f"<ul>{''.join(f'<li>{rule}</li>' for rule in rules)}</ul>"
 
 
 def chapters_of(results: Path, scale: str) -> Chapters:

@@ -15,6 +15,7 @@ from feedback_transformer.report.experiment_figures import draw_all, experiment_
 from feedback_transformer.report.experiment_pages import verdict_table, write_pages
 from feedback_transformer.report.goals import goal_table
 from feedback_transformer.report.language import paper_models_table
+from feedback_transformer.report.page import RULES
 from feedback_transformer.report.spans import span_table
 from feedback_transformer.report.speed import speed_summary, speed_tables
 from feedback_transformer.report.suites import suite_table, toy_goals
@@ -42,6 +43,7 @@ def filled(document: str, results: Path) -> str:
         "spans": lambda: span_table(read_record(results / "span.json")),
         "worlds": lambda: world_speed(results / "bench-worlds.json"),
         "verdicts": lambda: verdict_table(results),
+        "verdict-rules": lambda: RULES,
         "verdict-count": lambda: verdict_count(results),
         "paper-models": paper_models_table,
         "language-speed": lambda: whole_model_speed(results / "speed-wikitext-103-small.json", LANGUAGE),

@@ -20,7 +20,7 @@ TOY_GOALS: tuple[tuple[str, str, dict[str, float]], ...] = (
     ("counting-1k", "feedback", {}),
     ("copy", "feedback", {}),
     ("copy-pairs", "feedback", {}),
-    ("reverse", "feedback-longer", {"character": 0.748, "sequence": 0.292}),
+    ("reverse", "feedback-longer", {}),
     ("reverse-pairs", "feedback", {}),
 )
 
@@ -69,9 +69,10 @@ def toy_goals(results: Path) -> str:
     rows = []
     for name, model, goals in TOY_GOALS:
         outcome, key = Outcome(EXPERIMENTS[name], "laptop", results), f"{name}/{model}"
-        variant = next(variant for variant in outcome.variants if variant.key == key)
+        variants = {variant.key: variant for variant in outcome.variants}
+        variant, published = variants[key], variants[key.removesuffix(LONGER)]
         for score in outcome.scores:
-            goal = goals[score] if goals else variant.published(score)
+            goal = goals[score] if goals else published.published(score)
             assert goal is not None, "where we set no goal, the paper has a number"
             row = [f"{name}, {score}: {variant.label}", f"≥ {goal:g}"]
             found = outcome.score(key, score)
