@@ -2,8 +2,8 @@
 decoding with fewer and more decoder layers, as in its figure on the depth of the decoder.
 
 The widths are those of the paper's IWSLT model (the WMT one is twice as wide, its feed-forward four times), the
-vocabulary is ours. The batch is smaller than the paper's, whose numbers are from GPUs. All sentences have one length,
-so that padding plays no role, and every search runs to the full length.
+vocabulary is ours. The larger training batch has the 4,096 tokens of that preset. The paper's numbers are from GPUs.
+All sentences have one length, so that padding plays no role, and every search runs to the full length.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Setting:
 
     model: ModelConfig
     vocabulary: int
-    batch: int
     length: int  # tokens of a source and of a target
+    training_batches: tuple[int, ...]
     generation_batches: tuple[int, ...]
     depths: tuple[int, ...]  # of the decoder
     beam: int = 5
@@ -48,12 +48,12 @@ class Setting:
 
 
 SIX_TWO = Setting(
-    replace(PAPER_MODELS["iwslt14-deen"], num_layers=2), vocabulary=10_000, batch=32, length=32,
-    generation_batches=(1, 32), depths=(1, 2, 4, 6),
+    replace(PAPER_MODELS["iwslt14-deen"], num_layers=2), vocabulary=10_000, length=32,
+    training_batches=(32, 128), generation_batches=(1, 32), depths=(1, 2, 4, 6),
 )  # fmt: skip
 TINY = Setting(
     replace(SIX_TWO.model, encoder_layers=2, model_dim=16, num_heads=2, head_dim=8, ff_dim=32, memory_size=8),
-    vocabulary=50, batch=2, length=5, generation_batches=(1,), depths=(1, 2), beam=2,
+    vocabulary=50, length=5, training_batches=(2,), generation_batches=(1,), depths=(1, 2), beam=2,
 )  # fmt: skip
 
 
@@ -62,13 +62,16 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
     setting = TINY if quick else SIX_TWO
     configs = setting.contenders()
 
+    def learning(batch: int) -> Turn:
+        runs = {name: training(config, setting, batch) for name, config in configs.items()}
+        return Turn(runs, batch * setting.length)
+
     def searching(batch: int) -> Turn:
         runs = {name: search(config, setting, batch) for name, config in configs.items()}
         return Turn(runs, batch * setting.length)
 
     record = measure_models(
         {
-            "batch": setting.batch,
             "length": setting.length,
             "vocabulary": setting.vocabulary,
             "encoder_layers": setting.model.encoder_layers,
@@ -77,9 +80,7 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
             "beam": setting.beam,
             "dropout": setting.model.dropout,
         },
-        lambda: Turn(
-            {name: training(config, setting) for name, config in configs.items()}, setting.batch * setting.length
-        ),
+        {batch: functools.partial(learning, batch) for batch in setting.training_batches},
         {batch: functools.partial(searching, batch) for batch in setting.generation_batches},
         quick,
         repeats,
@@ -106,10 +107,10 @@ def over_depth(setting: Setting, repeats: int, console: Console) -> list[dict[st
     return rows
 
 
-def training(config: ModelConfig, setting: Setting) -> Run:
+def training(config: ModelConfig, setting: Setting, batch: int) -> Run:
     """One update on pairs of one length, with label smoothing."""
     train, model = PAPER_TRAIN["iwslt14-deen"], EncoderDecoder(config, setting.vocabulary)
-    source, target = sentences(setting.batch, setting), sentences(setting.batch, setting, extra=1)
+    source, target = sentences(batch, setting), sentences(batch, setting, extra=1)
 
     def loss() -> Tensor:
         logits = model(source, target[:, :-1])

@@ -25,29 +25,34 @@ class Turn(NamedTuple):
 
 def measure_models(
     settings: Mapping[str, Any],
-    training: Callable[[], Turn],
+    training: Mapping[int, Callable[[], Turn]],
     generation: Mapping[int, Callable[[], Turn]],
     quick: bool,
     repeats: int,
     console: Console,
 ) -> dict[str, Any]:
-    """Training, and generation by batch; contenders taking turns, as a record."""
+    """Training and generation by batch; contenders taking turns, as a record."""
     record: dict[str, Any] = {
         "machine": machine(),
         "settings": {"repeats": repeats, **settings},
+        "training": [],
+        "generation": [],
     }
     clock = thread_clock()
-    console.print("training", style="dim")
-    turn = training()
-    seconds = take_turns(turn.runs, repeats, patience=math.inf, clock=clock)
-    record["training"] = [rates(name, each, turn.tokens) for name, each in seconds.items()]
-    record["generation"] = []
+
+    def measure(part: str, batch: int, turn: Turn, calls: int) -> None:
+        for name, each in take_turns(turn.runs, repeats, calls, math.inf, clock).items():
+            record[part].append({"batch": batch, **rates(name, each, turn.tokens)})
+
+    for batch, make in training.items():
+        console.print(f"training B{batch}", style="dim")
+        measure("training", batch, make(), calls=1)
     for batch, make in generation.items():
         console.print(f"generation B{batch}", style="dim")
         turn = make()
-        calls = 2 if quick else max(2, min(calls_within(run, 0.5) for run in turn.runs.values()))
-        for name, each in take_turns(turn.runs, repeats, calls, math.inf, clock).items():
-            record["generation"].append({"batch": batch, **rates(name, each, turn.tokens)})
+        measure(
+            "generation", batch, turn, 2 if quick else max(2, min(calls_within(run, 0.5) for run in turn.runs.values()))
+        )
     return record
 
 

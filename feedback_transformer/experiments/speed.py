@@ -98,23 +98,28 @@ DIFFERS = "not decided: it depends on the batch"
 SHARES = "sharing keys and values makes decoding almost 3 times as fast"
 SHARING = ({"contender": "feedback"}, {"contender": "feedback, keys and values per layer"})
 LM, MT, RL = "language modelling", "translation", "reinforcement learning"
+
+
+def by_batch(
+    task: str, claim: str, claimed: float, numbers: Pair, part: str, shape: str, batches: tuple[int, ...], **rest: Any
+) -> list[Speed]:
+    """The same claim, measured with several batches."""
+    option = {LM: "--language", MT: "--translation"}[task]
+    return [
+        Speed(task, claim, claimed, numbers, option, part, f"{shape}, B {batch}", {"batch": batch}, **rest)
+        for batch in batches
+    ]
+
+
 SPEEDS = (
-    Speed(LM, TRAINS, AS_FAST, paper("language", 0), "--language", "training", f"{SHAPE}, B 8", ours=True),
-    Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}),
-    Speed(LM, DECODES, AS_FAST, paper("language", 1), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}),
-    Speed(LM, SHARES, SHARED, (SHARED, 1.0), "--language", "generation", f"{SHAPE}, B 1", {"batch": 1}, SHARING),
-    Speed(LM, SHARES, SHARED, (SHARED, 1.0), "--language", "generation", f"{SHAPE}, B 32", {"batch": 32}, SHARING),
-    Speed(MT, TRAINS, AS_FAST, paper("translation", 0), "--translation", "training", LAYERS, ours=True),
-    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", f"{LAYERS}, beam 5, B 1",
-          {"batch": 1}),
-    Speed(MT, DECODES, AS_FAST, paper("translation", 1), "--translation", "generation", f"{LAYERS}, beam 5, B 32",
-          {"batch": 32}),
-    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", f"{ENCODER}, beam 5, B 1", {"batch": 1},
-          DEPTHS),
-    Speed(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "--translation", "depth", f"{ENCODER}, beam 5, B 32", {"batch": 32},
-          DEPTHS),
+    *by_batch(LM, TRAINS, AS_FAST, paper("language", 0), "training", SHAPE, (8, 32), ours=True),
+    *by_batch(LM, DECODES, AS_FAST, paper("language", 1), "generation", SHAPE, (1, 32)),
+    *by_batch(LM, SHARES, SHARED, (SHARED, 1.0), "generation", SHAPE, (1, 32), compared=SHARING),
+    *by_batch(MT, TRAINS, AS_FAST, paper("translation", 0), "training", LAYERS, (32, 128), ours=True),
+    *by_batch(MT, DECODES, AS_FAST, paper("translation", 1), "generation", f"{LAYERS}, beam 5", (1, 32)),
+    *by_batch(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "depth", f"{ENCODER}, beam 5", (1, 32), compared=DEPTHS),
     Speed(RL, TRAINS, AS_FAST, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
-)  # fmt: skip
+)
 
 
 def claim_verdicts(results: Path, option: str = "") -> list[tuple[Speed, str]]:

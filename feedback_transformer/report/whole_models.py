@@ -26,15 +26,15 @@ class PaperSpeed(NamedTuple):
 LANGUAGE = PaperSpeed(
     "WikiText-103 small, the whole language model, words/s",
     "--language",
-    "A training step is a whole update: B = {batch} rows of T = {steps} words with a full memory of {memory_size}, "
-    "dropout {dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's "
-    "numbers are from GPUs, with batch 512 and T = 256 in training.",
+    "A training step is a whole update: B rows of T = {steps} words with a full memory of {memory_size}, dropout "
+    "{dropout:g}, embeddings, adaptive softmax over {vocabulary:,} words, clipping and Adam. The paper's numbers are "
+    "from GPUs, with batch 512 and T = 256 in training.",
     PAPER["language"],
 )
 TRANSLATION = PaperSpeed(
     "Translation, {encoder_layers} encoder and {decoder_layers} decoder layers, target tokens/s",
     "--translation",
-    "A training step is a whole update: {batch} pairs of {length} tokens per side, width {model_dim}, vocabulary "
+    "A training step is a whole update: B pairs of {length} tokens per side, width {model_dim}, vocabulary "
     "{vocabulary:,}, dropout {dropout:g}, label smoothing, Adam. Generation is beam search ({beam} beams) for B "
     "sources of {length} tokens, including the encoder. The paper's numbers are from its WMT model on GPUs.",
     PAPER["translation"],
@@ -48,12 +48,15 @@ def whole_model_tables(record: Record, paper: PaperSpeed) -> list[Table]:
 
 def speed_table(record: Record, paper: PaperSpeed) -> Table:
     """Training and generation beside the paper's, each with its ratio to the Transformer's."""
-    generation = {batch: _by_name(record, batch) for batch in dict.fromkeys(r["batch"] for r in record["generation"])}
-    columns = [{row["contender"]: row["tokens_per_second"] for row in record["training"]}, *generation.values()]
-    columns += [{name: numbers[place] for name, numbers in paper.numbers.items()} for place in (0, 1)]
-    heads = ["training", *(f"generation B{batch}" for batch in generation), "paper, training", "paper, inference"]
-    rows = [[name, *(_cell(column, name) for column in columns)] for name in columns[0]]
-    return Table(paper.title.format(**record["settings"]), ["", *heads], rows)
+    columns: dict[str, dict[str, float]] = {}
+    for part in ("training", "generation"):
+        for row in record[part]:
+            columns.setdefault(f"{part} B{row['batch']}", {})[row["contender"]] = row["tokens_per_second"]
+    for place, part in enumerate(("training", "inference")):
+        columns[f"paper, {part}"] = {name: numbers[place] for name, numbers in paper.numbers.items()}
+    names = dict.fromkeys(row["contender"] for row in record["training"])
+    rows = [[name, *(_cell(column, name) for column in columns.values())] for name in names]
+    return Table(paper.title.format(**record["settings"]), ["", *columns], rows)
 
 
 def depth_table(record: Record) -> Table:
@@ -84,10 +87,6 @@ def depth_lines(record: Record) -> dict[tuple[str, int], dict[int, float]]:
     for row in record["depth"]:
         lines.setdefault((row["contender"], row["batch"]), {})[row["decoder_layers"]] = row["tokens_per_second"]
     return lines
-
-
-def _by_name(record: Record, batch: int) -> dict[str, float]:
-    return {row["contender"]: row["tokens_per_second"] for row in record["generation"] if row["batch"] == batch}
 
 
 def _cell(column: dict[str, float], name: str) -> str:

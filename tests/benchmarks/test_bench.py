@@ -145,7 +145,7 @@ def test_a_whole_language_model_is_measured_and_stands_beside_the_paper(tmp_path
     out = tmp_path / "language"
     assert bench("--language", "--quick", "--out", str(out)) == 0
     record = json.loads(out.with_suffix(".json").read_text())
-    assert {row["contender"] for row in record["training"]} == set(SMALL.contenders())
+    assert {(row["contender"], row["batch"]) for row in record["training"]} == {(one, 2) for one in SMALL.contenders()}
     assert all(row["tokens_per_second"] > 0 for row in record["training"] + record["generation"])
     assert "84,400 (0.29x)" in whole_model_speed(out.with_suffix(".json"), LANGUAGE)
     assert "Not measured yet" in whole_model_speed(tmp_path / "nothing.json", LANGUAGE)
@@ -156,7 +156,9 @@ def test_a_whole_encoder_decoder_is_measured_and_stands_beside_the_paper(tmp_pat
     out = tmp_path / "translation"
     assert bench("--translation", "--quick", "--out", str(out)) == 0
     record = json.loads(out.with_suffix(".json").read_text())
-    assert {row["contender"] for row in record["training"]} == set(SIX_TWO.contenders())
+    assert {(row["contender"], row["batch"]) for row in record["training"]} == {
+        (one, 2) for one in SIX_TWO.contenders()
+    }
     assert all(row["tokens_per_second"] > 0 for row in record["training"] + record["generation"])
     text = whole_model_speed(out.with_suffix(".json"), TRANSLATION)
     assert "126,000 (0.45x)" in text

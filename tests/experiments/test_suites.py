@@ -115,7 +115,7 @@ def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking(
 def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, rows = speed_rows(tmp_path)
     assert {row[4] for row in rows} == {"not run"}
-    papers = ["0.29x", "3.68x", "3.68x", "3.00x", "3.00x", "0.45x", "1.70x", "1.70x", "4.20x", "4.20x", "1.00x"]
+    papers = ["0.29x"] * 2 + ["3.68x"] * 2 + ["3.00x"] * 2 + ["0.45x"] * 2 + ["1.70x"] * 2 + ["4.20x"] * 2 + ["1.00x"]
     assert [row[2] for row in rows] == papers
     speeds = [
         {"contender": "feedback", "tokens_per_second": 30.0},
@@ -123,12 +123,12 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     ]
     record = {
         "machine": {"date": "2026-11-17T06:00:00"},
-        "training": speeds,
+        "training": [{**row, "batch": batch} for batch in (8, 32) for row in speeds],
         "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)],
     }
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
-    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 3 + ["-"] * 8
-    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 3 + ["not run"] * 8
+    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 4 + ["-"] * 9
+    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 4 + ["not run"] * 9
     assert [verdict for _, verdict in claim_verdicts(tmp_path, "--language")] == ["holds reduced"] * 2 + ["not run"]
     slow = [{"batch": 32, "contender": "feedback", "tokens_per_second": 10.0}, *record["generation"]]
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "generation": slow}))
@@ -138,15 +138,21 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         {"contender": "feedback", "batch": 1, "decoder_layers": layers, "tokens_per_second": rate}
         for layers, rate in ((1, 30.0), (2, 25.0), (6, 10.0))
     ]
-    record["training"][0]["tokens_per_second"] = 15.0
-    (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
-    answers = {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1][5:]}
-    training = "translation: training Feedback is no slower (our question)", "width 512, 6 encoder and 2 decoder layers"
-    assert answers[training] == ("0.75x", "does not hold")
+
+    def measured(rate: float) -> dict[tuple[str, str], tuple[str, str]]:
+        """The answers when Feedback trains on translation at this rate, with the smaller of the two batches."""
+        training = [{**row, "batch": 32} for row in ({**speeds[0], "tokens_per_second": rate}, speeds[1])]
+        translation = {**record, "training": training, "generation": [], "depth": depth}
+        (tmp_path / "speed-translation.json").write_text(json.dumps(translation))
+        return {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1]}
+
+    shape = "width 512, 6 encoder and 2 decoder layers"
+    training = "translation: training Feedback is no slower (our question)", f"{shape}, B 32"
     for rate in (18.2, 21.8):
-        record["training"][0]["tokens_per_second"] = rate
-        (tmp_path / "speed-translation.json").write_text(json.dumps({**record, "generation": [], "depth": depth}))
-        assert speed_rows(tmp_path)[1][5][4] == "not decided: within the noise", "a ratio varies by a tenth"
+        assert measured(rate)[training][1] == "not decided: within the noise", "a ratio varies by a tenth"
+    answers = measured(15.0)
+    assert answers[training] == ("0.75x", "does not hold")
+    assert answers[training[0], f"{shape}, B 128"] == ("-", "not run")
     shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
     assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 1"] == ("3.00x", "does not hold")
     assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 32"] == ("-", "not run")
