@@ -1,5 +1,5 @@
 """A whole encoder-decoder at the paper's shape: six encoder layers and two decoder layers, as in its speed table; and
-decoding with fewer and more decoder layers, as in its figure on the depth of the decoder.
+decoding with fewer and more decoder layers, as in its figure on the depth of the decoder, and with a deeper encoder.
 
 The widths are those of the paper's IWSLT model (the WMT one is twice as wide, its feed-forward four times), the
 vocabulary is ours. The larger training batch has the 4,096 tokens of that preset. The paper's numbers are from GPUs.
@@ -36,6 +36,7 @@ class Setting:
     training_batches: tuple[int, ...]
     generation_batches: tuple[int, ...]
     depths: tuple[int, ...]  # of the decoder
+    encoders: tuple[int, ...]  # depths of the encoder
     beam: int = 5
 
     def contenders(self) -> dict[str, ModelConfig]:
@@ -49,11 +50,11 @@ class Setting:
 
 SIX_TWO = Setting(
     replace(PAPER_MODELS["iwslt14-deen"], num_layers=2), vocabulary=10_000, length=32,
-    training_batches=(32, 128), generation_batches=(1, 32), depths=(1, 2, 4, 6),
+    training_batches=(32, 128), generation_batches=(1, 32), depths=(1, 2, 4, 6), encoders=(6, 12),
 )  # fmt: skip
 TINY = Setting(
     replace(SIX_TWO.model, encoder_layers=2, model_dim=16, num_heads=2, head_dim=8, ff_dim=32, memory_size=8),
-    vocabulary=50, length=5, training_batches=(2,), generation_batches=(1,), depths=(1, 2), beam=2,
+    vocabulary=50, length=5, training_batches=(2,), generation_batches=(1,), depths=(1, 2), encoders=(2, 3), beam=2,
 )  # fmt: skip
 
 
@@ -86,24 +87,27 @@ def measure(quick: bool, repeats: int, console: Console) -> dict[str, Any]:
         repeats,
         console,
     )
-    record["depth"] = over_depth(setting, repeats, console)
+    record["depth"] = over_depth("decoder", setting.depths, setting, repeats, console)
+    record["encoder"] = over_depth("encoder", setting.encoders, setting, repeats, console)
     return record
 
 
-def over_depth(setting: Setting, repeats: int, console: Console) -> list[dict[str, Any]]:
-    """Beam search with every decoder depth and the same encoder; all take turns."""
-    rows = []
+def over_depth(
+    part: str, depths: tuple[int, ...], setting: Setting, repeats: int, console: Console
+) -> list[dict[str, Any]]:
+    """Beam search with every depth of the encoder or of the decoder and the same other part; all take turns."""
+    rows, field = [], {"encoder": "encoder_layers", "decoder": "num_layers"}[part]
     contenders = {name: config for name, config in setting.contenders().items() if name in ("feedback", "transformer")}
     for batch in setting.generation_batches:
-        console.print(f"generation B{batch}, {len(setting.depths)} depths of the decoder", style="dim")
+        console.print(f"generation B{batch}, {len(depths)} depths of the {part}", style="dim")
         runs = {
-            (name, depth): search(replace(config, num_layers=depth), setting, batch)
+            (name, depth): search(replace(config, **{field: depth}), setting, batch)  # type: ignore[arg-type]
             for name, config in contenders.items()
-            for depth in setting.depths
+            for depth in depths
         }
         for (name, depth), seconds in take_turns(runs, repeats, patience=math.inf, clock=thread_clock()).items():
             row = rates(name, seconds, batch * setting.length)
-            rows.append({"batch": batch, "decoder_layers": depth, **row})
+            rows.append({"batch": batch, f"{part}_layers": depth, **row})
     return rows
 
 

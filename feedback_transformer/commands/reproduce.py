@@ -87,7 +87,7 @@ def measure_speed(scale: str, results: Path, only_plan: bool, console: Console) 
     for option, record in RECORDS.items():
         if (results / record).exists():
             continue
-        words = [option, *(["--quick"] if scale == "smoke" else []), "--out", str(results / record)]
+        words = [*option.split(), *(["--quick"] if scale == "smoke" else []), "--out", str(results / record)]
         console.print(f"{'to be measured' if only_plan else 'measuring'}: bench {shlex.join(words)}", highlight=False)
         if not only_plan:
             parser = argparse.ArgumentParser()

@@ -1,9 +1,10 @@
-"""Table 5: training and inference speed, Feedback relative to the Transformer; nothing is trained for it.
+"""Table 5: training and inference speed, Feedback relative to the Transformer, and memory; nothing is trained for it.
 
 Our numbers come from the records of `bench`, where both take turns in one run. The paper measures on GPUs and we on
 one CPU core: ratios can be compared, speeds cannot. Our model of words is the paper's smaller one. That of translation
 has half of its width, and a quarter of its feed-forward's width and heads. The paper also says that its larger model of
-words took 3.5 days to train, and the Transformer 1.2.
+words took 3.5 days to train, and the Transformer 1.2. Memory is what a training step of the core adds to a process; at
+inference Feedback keeps one memory a step instead of one for each layer, whatever the depth, which needs no measuring.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Speed(NamedTuple):
         path = results / RECORDS[self.option]
         record = read_record(path) if path.exists() else None
         if record is not None and "date" not in record.get("machine", ()):
-            raise ConfigError(f"{path} is not the record of a benchmark; make it with `bench {self.option}`")
+            raise ConfigError(f"{path} is not the record of a benchmark; make it with `{command(self.option)}`")
         return record
 
     def here(self, results: Path) -> Pair | None:
@@ -79,13 +80,16 @@ FRAMES = (22_300, 22_300)  # per second, of both models, in maze navigation
 SHALLOW = 4.2  # times as fast with 1 decoder layer as with 6 (Section 4.2.1)
 
 # The benchmarks that the table is made from, by the option of `bench`.
+ENGINES = ""
 RECORDS = {
+    ENGINES: "bench.json",
     "--language": "speed-wikitext-103-small.json",
     "--translation": "speed-translation.json",
     "--worlds": "bench-worlds.json",
 }
 SHAPE = "WikiText-103 small, whole model"
 ENCODER, LAYERS = "width 512, 6 encoder layers", "width 512, 6 encoder and 2 decoder layers"
+DECODER = "width 512, 2 decoder layers"
 WORLD = "paper's model, 64 copies"
 NOISE = 0.1  # of a ratio: by how much it varies from one measurement to the next
 SHARED = 3.0  # times as fast as without sharing: "almost 3X" (Section 4.3.4)
@@ -97,7 +101,13 @@ SHALLOWER = f"1 decoder layer decodes {SHALLOW:g} times as fast as 6"
 DIFFERS = "not decided: it depends on the batch"
 SHARES = "sharing keys and values makes decoding almost 3 times as fast"
 SHARING = ({"contender": "feedback"}, {"contender": "feedback, keys and values per layer"})
-LM, MT, RL = "language modelling", "translation", "reinforcement learning"
+DEEP_ENCODER = "an encoder of 12 layers instead of 6 hardly slows decoding"
+DEEPER = ({"contender": "feedback", "encoder_layers": 12}, {"contender": "feedback", "encoder_layers": 6})
+HARDLY = 0.9  # "negligible" in the paper (Section 4.2.1), which gives no number
+LIGHT = "training takes half the memory"
+HALF = 2.0  # times the memory for the Transformer: "the overall model is 2x smaller" (Section 1)
+LIGHTER = ({"contender": "transformer"}, {"contender": "native"})
+CORE, LM, MT, RL = "the core", "language modelling", "translation", "reinforcement learning"
 
 
 def by_batch(
@@ -112,21 +122,30 @@ def by_batch(
 
 
 SPEEDS = (
+    *(
+        Speed(CORE, LIGHT, HALF, (HALF, 1.0), ENGINES, "memory", shape, {"shape": shape}, LIGHTER, "megabytes")
+        for shape in ("d256 L4 S100 B64", "d256 L4 S512 B32")
+    ),
     *by_batch(LM, TRAINS, AS_FAST, paper("language", 0), "training", SHAPE, (8, 32), ours=True),
     *by_batch(LM, DECODES, AS_FAST, paper("language", 1), "generation", SHAPE, (1, 32)),
     *by_batch(LM, SHARES, SHARED, (SHARED, 1.0), "generation", SHAPE, (1, 32), compared=SHARING),
     *by_batch(MT, TRAINS, AS_FAST, paper("translation", 0), "training", LAYERS, (32, 128), ours=True),
     *by_batch(MT, DECODES, AS_FAST, paper("translation", 1), "generation", f"{LAYERS}, beam 5", (1, 32)),
     *by_batch(MT, SHALLOWER, SHALLOW, (SHALLOW, 1.0), "depth", f"{ENCODER}, beam 5", (1, 32), compared=DEPTHS),
+    *by_batch(MT, DEEP_ENCODER, HARDLY, (1.0, 1.0), "encoder", f"{DECODER}, beam 5", (1, 32), compared=DEEPER),
     Speed(RL, TRAINS, AS_FAST, FRAMES, "--worlds", "learning", WORLD, {"shape": WORLD}, rate="frames_per_second"),
 )
 
 
-def claim_verdicts(results: Path, option: str = "") -> list[tuple[Speed, str]]:
+def command(option: str) -> str:
+    return f"feedback-transformer bench {option}".rstrip()
+
+
+def claim_verdicts(results: Path, option: str | None = None) -> list[tuple[Speed, str]]:
     """Each claim once, also where it was measured with several batches; of one benchmark, or of all."""
     found: dict[tuple[str, str], tuple[Speed, set[str]]] = {}
     for speed in SPEEDS:
-        if option in ("", speed.option):
+        if option in (None, speed.option):
             found.setdefault((speed.task, speed.claim), (speed, set()))[1].add(speed.verdict(results))
     return [(speed, said.pop() if len(said) == 1 else DIFFERS) for speed, said in found.values()]
 
@@ -138,9 +157,8 @@ def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     for speed in SPEEDS:
         record = speed.record(results)
         date = "-" if record is None else str(record["machine"]["date"])[:10]
-        command = f"`feedback-transformer bench {speed.option}`"
         words, *numbers = speed_claim(speed, results)
-        rows.append([f"{speed.task}: {words}", speed.shape, *numbers, command, date])
+        rows.append([f"{speed.task}: {words}", speed.shape, *numbers, f"`{command(speed.option)}`", date])
     return header, rows
 
 

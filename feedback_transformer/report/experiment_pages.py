@@ -24,7 +24,7 @@ GUIDES = {
     "Reinforcement learning": "reinforcement_learning.md",
     "State tracking, beyond the paper": "state_tracking.md",
 }
-SPEED_TITLE, SPEED_PLACE = "Speed of training and decoding", "Section 4.3.4, Table 5; Figure 4 (left)"
+SPEED_TITLE, SPEED_PLACE = "Speed and memory", "Section 4.3.4, Table 5; Figure 4 (left); Sections 1 and 4.2.1"
 NOISE_NOTE = f"A ratio within {speed.NOISE:.0%} of the claimed one is not decided."
 
 

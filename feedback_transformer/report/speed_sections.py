@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
-from feedback_transformer.experiments.speed import FRAMES, RECORDS, SPEEDS, claim_verdicts, speed_claim
+from feedback_transformer.experiments.speed import (
+    ENGINES,
+    FRAMES,
+    RECORDS,
+    SPEEDS,
+    claim_verdicts,
+    command,
+    speed_claim,
+)
 from feedback_transformer.report.experiments import overall
 from feedback_transformer.report.speed import Table, about_speed, notes, summary_tables
 from feedback_transformer.report.svg import Chart
@@ -67,7 +75,7 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
     for name, paper in WHOLE_MODELS:
         if (path := results / RECORDS[paper.option]).exists():
             record = read_record(path)
-            about = f"{about_whole_model(record, paper)} Made with `feedback-transformer bench {paper.option}`."
+            about = f"{about_whole_model(record, paper)} Made with `{command(paper.option)}`."
             tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             claims, verdicts = claims_of(paper.option, results), verdicts_of(paper.option, results)
@@ -77,16 +85,18 @@ def _speed_sections(results: Path) -> list[SpeedSection]:
         record = read_record(path)
         about = (
             f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
-            f"{about_worlds(record)} Made with `feedback-transformer bench --worlds`."
+            f"{about_worlds(record)} Made with `{command('--worlds')}`."
         )
         title = "Speed of reinforcement learning"
         claims, verdicts = claims_of("--worlds", results), verdicts_of("--worlds", results)
         tables = world_tables(record)
         sections.append(SpeedSection("speed-worlds", title, "Table 5", about, tables, (), claims, verdicts))
-    if (path := results / "bench.json").exists():
+    if (path := results / RECORDS[ENGINES]).exists():
         record = read_record(path)
         rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())
-        about = f"{about_speed(record)} The rows: {rows}. Made with `feedback-transformer bench`."
+        about = f"{about_speed(record)} The rows: {rows}. Made with `{command(ENGINES)}`."
         tables = summary_tables(record)
-        sections.append(SpeedSection("speed-engines", "Speed of the engines", "", about, tables))
+        claims, verdicts = claims_of(ENGINES, results), verdicts_of(ENGINES, results)
+        title = "Speed and memory of the engines"
+        sections.append(SpeedSection("speed-engines", title, "Section 1", about, tables, (), claims, verdicts))
     return sections

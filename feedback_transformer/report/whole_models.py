@@ -12,6 +12,7 @@ from feedback_transformer.report.svg import Chart, Series, line_chart
 from feedback_transformer.training.record import read_record
 
 Record = dict[str, Any]
+DEPTHS = {"decoder": "depth", "encoder": "encoder"}  # where a record has speeds over the depth of that part
 
 
 class PaperSpeed(NamedTuple):
@@ -42,8 +43,9 @@ TRANSLATION = PaperSpeed(
 
 
 def whole_model_tables(record: Record, paper: PaperSpeed) -> list[Table]:
-    """Beside the paper's speed table, and over the depth of the decoder where that was measured."""
-    return [speed_table(record, paper), *([depth_table(record)] if "depth" in record else [])]
+    """Beside the paper's speed table, and over the depths of decoder and encoder where these were measured."""
+    depths = [depth_table(record, part) for part, where in DEPTHS.items() if where in record]
+    return [speed_table(record, paper), *depths]
 
 
 def speed_table(record: Record, paper: PaperSpeed) -> Table:
@@ -59,16 +61,18 @@ def speed_table(record: Record, paper: PaperSpeed) -> Table:
     return Table(paper.title.format(**record["settings"]), ["", *columns], rows)
 
 
-def depth_table(record: Record) -> Table:
-    """Beam search over the depth of the decoder, and how many times as fast the shallowest is as the deepest."""
-    depths = sorted({row["decoder_layers"] for row in record["depth"]})
+def depth_table(record: Record, part: str) -> Table:
+    """Beam search over the depth of encoder or decoder, and how many times as fast the shallowest is as the deepest."""
+    lines = depth_lines(record, part)
+    depths = sorted({depth for rates in lines.values() for depth in rates})
     rows = []
-    for (name, batch), rates in depth_lines(record).items():
+    for (name, batch), rates in lines.items():
         cells = [f"{rates[depth]:,.0f}" for depth in depths]
         rows.append([f"{name}, B{batch}", *cells, f"{rates[depths[0]] / rates[depths[-1]]:.2f}x"])
-    rows.append(["feedback, paper", *["-"] * len(depths), f"{SHALLOW:g}x"])
-    heads = [f"{depth} decoder layer{'s' * (depth > 1)}" for depth in depths]
-    title = "Decoding over the depth of the decoder, target tokens/s"
+    if part == "decoder":
+        rows.append(["feedback, paper", *["-"] * len(depths), f"{SHALLOW:g}x"])
+    heads = [f"{depth} {part} layer{'s' * (depth > 1)}" for depth in depths]
+    title = f"Decoding over the depth of the {part}, target tokens/s"
     return Table(title, ["", *heads, f"{depths[0]} over {depths[-1]}"], rows)
 
 
@@ -76,16 +80,16 @@ def depth_chart(record: Record) -> Chart:
     """The same as lines, as the paper draws it beside BLEU."""
     lines = [
         Series(f"{CORES[name]}, B{batch}", place, sorted(rates.items()))
-        for place, ((name, batch), rates) in enumerate(depth_lines(record).items())
+        for place, ((name, batch), rates) in enumerate(depth_lines(record, "decoder").items())
     ]
     return line_chart(lines, "decoder layers", "target tokens/s", by_place=True)
 
 
-def depth_lines(record: Record) -> dict[tuple[str, int], dict[int, float]]:
-    """By contender and batch: tokens per second by depth."""
+def depth_lines(record: Record, part: str) -> dict[tuple[str, int], dict[int, float]]:
+    """By contender and batch: tokens per second by depth of that part."""
     lines: dict[tuple[str, int], dict[int, float]] = {}
-    for row in record["depth"]:
-        lines.setdefault((row["contender"], row["batch"]), {})[row["decoder_layers"]] = row["tokens_per_second"]
+    for row in record[DEPTHS[part]]:
+        lines.setdefault((row["contender"], row["batch"]), {})[row[f"{part}_layers"]] = row["tokens_per_second"]
     return lines
 
 

@@ -167,8 +167,12 @@ def test_a_whole_encoder_decoder_is_measured_and_stands_beside_the_paper(tmp_pat
     assert {(row["contender"], row["decoder_layers"]) for row in record["depth"]} == {
         (name, depth) for name in ("feedback", "transformer") for depth in (1, 2)
     }
-    times = {row["decoder_layers"]: row["seconds"] for row in record["depth"] if row["contender"] == "feedback"}
-    assert f"| {times[2] / times[1]:.2f}x |" in text
+    assert {(row["contender"], row["encoder_layers"]) for row in record["encoder"]} == {
+        (name, depth) for name in ("feedback", "transformer") for depth in (2, 3)
+    }
+    for part, where in (("decoder", "depth"), ("encoder", "encoder")):
+        times = [row["seconds"] for row in record[where] if row["contender"] == "feedback"]
+        assert f"| {times[1] / times[0]:.2f}x |" in text, part
     assert "| 4.2x |" in text, "the paper's"
 
 

@@ -115,8 +115,9 @@ def test_groups_hold_experiments_that_exist_and_the_paper_has_no_state_tracking(
 def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, rows = speed_rows(tmp_path)
     assert {row[4] for row in rows} == {"not run"}
-    papers = ["0.29x"] * 2 + ["3.68x"] * 2 + ["3.00x"] * 2 + ["0.45x"] * 2 + ["1.70x"] * 2 + ["4.20x"] * 2 + ["1.00x"]
-    assert [row[2] for row in rows] == papers
+    ratios = (2.0, 0.29, 3.68, 3.0, 0.45, 1.7, 4.2, 1.0)
+    papers = [f"{ratio:.2f}x" for ratio in ratios for _ in ("fewer rows", "more")]
+    assert [row[2] for row in rows] == [*papers, "1.00x"]
     speeds = [
         {"contender": "feedback", "tokens_per_second": 30.0},
         {"contender": "transformer", "tokens_per_second": 20.0},
@@ -127,22 +128,26 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
         "generation": [{**row, "batch": batch} for row in speeds for batch in (1, 32)],
     }
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps(record))
-    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["1.50x"] * 4 + ["-"] * 9
-    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["holds reduced"] * 4 + ["not run"] * 9
+    assert [row[3] for row in speed_rows(tmp_path)[1]] == ["-"] * 2 + ["1.50x"] * 4 + ["-"] * 11
+    assert [row[4] for row in speed_rows(tmp_path)[1]] == ["not run"] * 2 + ["holds reduced"] * 4 + ["not run"] * 11
     assert [verdict for _, verdict in claim_verdicts(tmp_path, "--language")] == ["holds reduced"] * 2 + ["not run"]
     slow = [{"batch": 32, "contender": "feedback", "tokens_per_second": 10.0}, *record["generation"]]
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "generation": slow}))
     assert claim_verdicts(tmp_path, "--language")[1][1] == "not decided: it depends on the batch"
-    assert len(claim_verdicts(tmp_path)) == 7, "a claim that was measured with two batches is one claim"
+    assert len(claim_verdicts(tmp_path)) == 9, "a claim that was measured with two batches is one claim"
     depth = [
         {"contender": "feedback", "batch": 1, "decoder_layers": layers, "tokens_per_second": rate}
         for layers, rate in ((1, 30.0), (2, 25.0), (6, 10.0))
+    ]
+    encoder = [
+        {"contender": "feedback", "batch": batch, "encoder_layers": layers, "tokens_per_second": rate}
+        for batch, layers, rate in ((1, 6, 10.0), (1, 12, 9.0), (32, 6, 10.0), (32, 12, 6.0))
     ]
 
     def measured(rate: float) -> dict[tuple[str, str], tuple[str, str]]:
         """The answers when Feedback trains on translation at this rate, with the smaller of the two batches."""
         training = [{**row, "batch": 32} for row in ({**speeds[0], "tokens_per_second": rate}, speeds[1])]
-        translation = {**record, "training": training, "generation": [], "depth": depth}
+        translation = {**record, "training": training, "generation": [], "depth": depth, "encoder": encoder}
         (tmp_path / "speed-translation.json").write_text(json.dumps(translation))
         return {(row[0], row[1]): (row[3], row[4]) for row in speed_rows(tmp_path)[1]}
 
@@ -156,13 +161,25 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     shallow = "translation: 1 decoder layer decodes 4.2 times as fast as 6"
     assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 1"] == ("3.00x", "does not hold")
     assert answers[shallow, "width 512, 6 encoder layers, beam 5, B 32"] == ("-", "not run")
+    deeper = "translation: an encoder of 12 layers instead of 6 hardly slows decoding"
+    shape = "width 512, 2 decoder layers, beam 5"
+    assert answers[deeper, f"{shape}, B 1"] == ("0.90x", "not decided: within the noise")
+    assert answers[deeper, f"{shape}, B 32"] == ("0.60x", "does not hold")
+    memory = [
+        {"shape": shape, "contender": contender, "megabytes": megabytes}
+        for shape in ("d256 L4 S100 B64", "d256 L4 S512 B32")
+        for contender, megabytes in (("native", 100.0), ("transformer", 300.0))
+    ]
+    (tmp_path / "bench.json").write_text(json.dumps({"machine": record["machine"], "memory": memory}))
+    assert [row[3:5] for row in speed_rows(tmp_path)[1][:2]] == [["3.00x", "holds reduced"]] * 2
     assert main(["reproduce", "speed", "--plan", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "1.50" in said
     assert "to be measured: bench --worlds" in said
     assert "bench --language --out" not in said, "which has its record"
     assert "bench --translation --out" not in said
-    assert len(list(tmp_path.iterdir())) == 2
+    assert "bench --out" not in said
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.slow
