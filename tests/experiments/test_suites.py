@@ -9,7 +9,7 @@ import pytest
 
 from feedback_transformer.cli import main
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS, state_tracking, toy_tasks
-from feedback_transformer.experiments.costing import mean_block, measured_cost
+from feedback_transformer.experiments.costing import known_costs, mean_block, measured_cost
 from feedback_transformer.experiments.speed import RECORDS, claim_verdicts, speed_rows
 from feedback_transformer.presets import preset
 from feedback_transformer.report.experiments import Outcome
@@ -215,6 +215,11 @@ def test_a_plan_says_how_the_data_of_its_scale_is_made() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- cost
+
+
+def test_every_run_of_the_papers_scale_has_been_costed_as_it_is_today() -> None:
+    variants = [variant for experiment in EXPERIMENTS.values() for variant in experiment.variants("paper")]
+    assert {variant.key for variant in variants} == set(known_costs(variants, ROOT / "results" / "paper"))
 
 
 def test_a_plan_tells_the_cost_by_records_of_other_seeds(
