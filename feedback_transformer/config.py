@@ -217,9 +217,7 @@ class TrainConfig:
         fractions(self, "adam_beta2", "label_smoothing", below_one=True)
         one_of(self, "schedule", SCHEDULES)
         if self.bptt_start > self.bptt:
-            raise ConfigError(
-                f"TrainConfig.bptt_start = {self.bptt_start} must not exceed bptt = {self.bptt}, which it grows to"
-            )
+            raise ConfigError(f"{_sentence(self, 'bptt_start')} must not exceed bptt = {self.bptt}, which it grows to")
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,8 @@ class ActConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         fractions(self, "discount", "trace")
-        at_least(self, 0, "entropy_cost", "value_cost", "optimizer_epsilon")
+        at_least(self, 0, "entropy_cost", "value_cost")
+        at_least(self, 1e-12, "optimizer_epsilon")
         one_of(self, "optimizer", OPTIMIZERS)
         if self.accumulate > 1:
             raise ConfigError(f"{_sentence(self, 'accumulate')} must be 1 for A2C; choose a smaller batch_size instead")
@@ -269,7 +268,7 @@ def one_of(config: Any, name: str, choices: Iterable[str]) -> None:
         raise ConfigError(f"{_sentence(config, name)} is not known; choose one of {', '.join(choices)}")
 
 
-def at_least(config: Any, least: int, *names: str) -> None:
+def at_least(config: Any, least: float, *names: str) -> None:
     for name in names:
         if not least <= getattr(config, name) < math.inf:
             raise ConfigError(f"{_sentence(config, name)} must be {least} or more")

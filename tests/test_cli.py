@@ -117,6 +117,12 @@ def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str], command: st
         ),
         (["train", "parity", "span_loss=1"], "TrainConfig.span_loss = 1.0 has no effect here: set adaptive_span=true"),
         (["train", "corridor", "label_smoothing=0.5"], "TrainConfig.label_smoothing = 0.5 has no effect here"),
+        (
+            ["train", "corridor", "train_episodes=3"],
+            "TrainConfig.train_episodes = 3 has no effect here: worlds are end",
+        ),
+        (["train", "corridor", "optimizer=rmsprop", "adam_beta2=0.5"], "adam_beta2 = 0.5 has no effect here: it"),
+        (["train", "corridor", "optimizer_epsilon=0"], "ActConfig.optimizer_epsilon = 0.0 must be 1e-12 or more"),
         (["train", "s5", "core=lstm", "memory_bottom=1"], "memory_bottom is of the core 'feedback' with the memory"),
         (["train"], "which task? choose one of random-walk"),
         (["train", "--resume", "nowhere"], "nowhere holds no run"),

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from feedback_transformer.data.corpora import SPLITS, DataError
-from feedback_transformer.data.description import Kind, read_description
+from feedback_transformer.data.description import Kind, read_description, require
 from feedback_transformer.data.vocabulary import Tokens, Vocabulary, load_vocabulary
 
 FORMAT = 1
@@ -68,6 +68,7 @@ class Corpus:
         folder = Path(folder)
         description = read_description(folder, CORPUS)
         try:
+            require(description, ["name", "vocabulary_size"], ["tokens", "bytes", "sha256"])
             vocabulary = load_vocabulary(folder, description["tokens"])
             if vocabulary.size != description["vocabulary_size"]:
                 raise DataError(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from feedback_transformer.data.corpora import DataError
+from feedback_transformer.data.corpora import SPLITS, DataError
 
 
 class Kind(NamedTuple):
@@ -39,6 +39,15 @@ def read_description(folder: Path, kind: Kind) -> dict[str, Any]:
             f"{path} has format {found!r} but this version reads format {kind.format}; prepare the {kind.name} again"
         )
     return dict(description)
+
+
+def require(description: Mapping[str, Any], keys: Iterable[str], of_splits: Iterable[str]) -> None:
+    """A KeyError or TypeError for what a description lacks, before it is read in the middle of something."""
+    for key in keys:
+        description[key]
+    for split in SPLITS:
+        for key in of_splits:
+            description["splits"][split][key]
 
 
 def there_already(out: Path, kind: Kind, wanted: Mapping[str, Any], hashes: Mapping[str, str]) -> bool:

@@ -26,7 +26,7 @@ from torch import Tensor
 from feedback_transformer.config import ConfigError
 from feedback_transformer.data.corpora import SPLITS, DataError
 from feedback_transformer.data.corpus import read_tokens
-from feedback_transformer.data.description import Kind, read_description
+from feedback_transformer.data.description import Kind, read_description, require
 from feedback_transformer.data.vocabulary import BPE, Tokens, load_vocabulary
 from feedback_transformer.model.encoder_decoder import BEGIN, END, PAD
 from feedback_transformer.model.language_model import NO_LABEL
@@ -36,6 +36,7 @@ Array = NDArray[np.int64]
 FORMAT = 1
 DESCRIPTION = "pairs.json"
 PAIRS = Kind(DESCRIPTION, FORMAT, "pairs", "pairs")
+COUNTED = ("sha256", "pairs", "source_tokens", "target_tokens")  # of every split, in its description
 SPECIAL = END + 1  # PAD, BEGIN and END come first, then the tokenizer's own numbers
 ROWS = 8  # training batches have a multiple of this many rows, so that processes and parts can share them
 
@@ -62,7 +63,7 @@ class JointBPE(BPE):
 
     def encode_lines(self, lines: Sequence[str]) -> list[Array]:
         """Each line's tokens, followed by END."""
-        every = self.tokenizer.encode_batch_fast([_spaced(line) for line in lines], add_special_tokens=False)
+        every = self._encode([_spaced(line) for line in lines])
         return [np.array([*(number + SPECIAL for number in one.ids), END]) for one in every]
 
     def encode_stream(self, texts: Iterable[str]) -> Iterator[Tokens]:
@@ -212,6 +213,7 @@ class Pairs:
         description = read_description(folder, PAIRS)
         vocabulary = JointBPE.load(folder)
         try:
+            require(description, ["vocabulary_size"], COUNTED)
             if vocabulary.size != description["vocabulary_size"]:
                 raise DataError(
                     f"{folder / JointBPE.file} has {vocabulary.size} tokens but {DESCRIPTION} says "
@@ -231,8 +233,8 @@ class Pairs:
 
         The text's hash covers what was read and how many pairs were kept, which depends on the chosen maximum length.
         """
-        told, parts = self.description["splits"], ("sha256", "pairs", "source_tokens", "target_tokens")
-        text = "".join(str(told[split][part]) for split in SPLITS for part in parts)
+        told = self.description["splits"]
+        text = "".join(str(told[split][part]) for split in SPLITS for part in COUNTED)
         tokenizer = self.vocabulary.tokenizer.to_str()
         return {
             name: sha256(of.encode()).hexdigest()[:16] for name, of in {"vocabulary": tokenizer, "text": text}.items()

@@ -26,7 +26,11 @@ WINDOW = 1 << 16  # how far after a cut to look for the end of a line or word
 ALIASES = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 TEXT_SUFFIXES = (".txt", ".tokens", ".text", ".raw")
 TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2")
-DAMAGED = (zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError)
+# A RuntimeError is an archive with a password, or with a compression that Python does not know.
+DAMAGED = (
+    zipfile.BadZipFile, tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, RuntimeError,
+    UnicodeDecodeError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Bytes(Vocabulary):
 
     def encode_stream(self, texts: Iterable[str]) -> Iterator[Tokens]:
         for text in texts:
-            yield np.frombuffer(text.encode("utf-8"), np.uint8)
+            yield np.frombuffer(_utf8(text), np.uint8)
 
     def _text(self, numbers: NDArray[np.int64]) -> str:
         return numbers.astype(np.uint8).tobytes().decode("utf-8", errors="replace")
@@ -157,11 +157,23 @@ class Characters(Vocabulary):
         return {"end_of_line": self.end_of_line, "symbols": list(self.symbols)}
 
 
+def _utf8(text: str) -> bytes:
+    """As bytes; those that Python could not read in a command line come out as they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise _half(error) from None
+
+
+def _half(error: UnicodeEncodeError) -> DataError:
+    return DataError(f"the text has half a character at position {error.start}; give whole characters")
+
+
 def _code_points(text: str) -> NDArray[np.uint32]:
     try:
         return np.frombuffer(text.encode("utf-32-le"), np.uint32)
     except UnicodeEncodeError as error:
-        raise DataError(f"the text has half a character at position {error.start}; give whole characters") from None
+        raise _half(error) from None
 
 
 class Words(Vocabulary):
@@ -270,8 +282,16 @@ class BPE(Vocabulary):
 
     def encode_stream(self, texts: Iterable[str]) -> Iterator[Tokens]:
         for lines in _lines(texts):
-            for encoding in self.tokenizer.encode_batch_fast(lines, add_special_tokens=False):
+            for encoding in self._encode(lines):
                 yield np.asarray(encoding.ids, self.dtype)
+
+    def _encode(self, lines: list[str]) -> list[Any]:
+        try:
+            encoded: list[Any] = self.tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        except TypeError:  # which is all that the library says of half a character
+            _code_points("".join(lines))
+            raise
+        return encoded
 
     def _text(self, numbers: NDArray[np.int64]) -> str:
         return str(self.tokenizer.decode(numbers.tolist(), skip_special_tokens=False))

@@ -15,6 +15,10 @@ BATCH = 256
 Actor = Callable[[World, Ints], Ints]  # the world and its observations [B, parts] -> actions [B]
 
 
+class ScoresError(ValueError):
+    """No action can be drawn by scores that are not finite numbers."""
+
+
 def play(environment: Environment, trial: Trial, policy: nn.Module, device: torch.device) -> Floats:
     """The reward of each episode [count], with actions drawn from the policy as in training."""
     random = torch.Generator(device).manual_seed(trial.seed)
@@ -63,6 +67,8 @@ class PolicyActor:
         if self.last is None:
             self.last = self.policy.no_action(len(seen), self.device)
         (logits, _), self.state = self.policy.step(observations, self.last, self.state)
+        if not bool(torch.isfinite(logits).all()):
+            raise ScoresError("the policy's scores are no longer finite numbers")
         self.last = sample(logits, self.random)
         return self.last.cpu().numpy()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import queue
@@ -19,6 +18,7 @@ from rich.table import Table
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.training.progress import PlainReporter, Update, show_score
+from feedback_transformer.training.record import read_record
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stopping import StoppedError, deaf_to_interrupts, stop_request
 from feedback_transformer.training.supervised import train
@@ -38,13 +38,14 @@ class Job(NamedTuple):
 
 def finished_record(job: Job) -> dict[str, Any] | None:
     """The record of exactly this run, if it is finished."""
-    try:
-        record = json.loads((job.folder / "record.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
-        return None
+    path = job.folder / "record.json"
+    record = read_record(path) if path.exists() else {}
     if not record.get("finished"):
         return None
-    differences = RunConfig.from_dict(record["run"]).differences(job.run.without_places())
+    try:
+        differences = RunConfig.from_dict(record.get("run", {})).differences(job.run.without_places())
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}; remove the folder") from None
     if differences:
         raise ConfigError(f"{job.folder} holds another run ({differences[0]}); delete it, or choose another folder")
     return record

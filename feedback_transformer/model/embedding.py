@@ -72,7 +72,7 @@ class AdaptiveInput(nn.Module):
             low, high = clusters.bounds[index : index + 2]
             chosen = ((tokens >= low) & (tokens < high)).nonzero(as_tuple=True)
             widened = projection(F.embedding(tokens[chosen] - low, clusters.embeddings[index]))
-            vectors = vectors.index_put(chosen, widened)
+            vectors = vectors.index_put(chosen, widened.to(vectors.dtype))  # a narrower one under autocast
         return vectors
 
 

@@ -14,6 +14,7 @@ and in the replay. Everything around an update (folder, checkpoints, evaluation,
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,9 +26,10 @@ from torch.nn import functional as F
 
 from feedback_transformer.config import ActConfig, ConfigError
 from feedback_transformer.environments.gym import BatchedEnv
-from feedback_transformer.environments.play import play_oracle, play_randomly, sample
+from feedback_transformer.environments.play import ScoresError, play_oracle, play_randomly, sample
 from feedback_transformer.environments.world import Environment, Trial
 from feedback_transformer.training import checkpoint
+from feedback_transformer.training.learner import span_penalty
 from feedback_transformer.training.optimizer import bptt_at
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.stream import stages
@@ -188,6 +190,7 @@ class ActorCritic(Trainer):
         state, rows = self.memories[0], []
         for _ in range(steps):
             (logits, _), state = self._step(state)
+            self._refuse_nonsense(float(logits.sum()))
             actions = sample(logits).cpu()
             before = (actors.seen, actors.last, actors.fresh)
             rewards, ended, done = actors.act(actions)
@@ -222,8 +225,15 @@ class ActorCritic(Trainer):
         entropy = -(log_p.exp() * log_p).sum(-1)
         actor = -(advantage * chosen).mean()
         critic = (target - values).square().mean() / 2
-        penalty = self._span_penalty()
+        penalty = span_penalty(self.model, settings.span_loss)
         return actor + settings.value_cost * critic - settings.entropy_cost * entropy.mean() + penalty
+
+    def score(self, data: Any) -> dict[str, float]:
+        try:
+            return super().score(data)
+        except ScoresError:
+            self._refuse_nonsense(math.nan)
+            raise
 
     # ---------------------------------------------------------------- what is kept and told
 

@@ -35,6 +35,8 @@ def average(folder: Path, count: int | None, out: Path) -> list[Path]:
     """Write the mean of the last `count` kept checkpoints of a run, or of all; returns their paths."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not the folder of a run; give the folder that `train` made")
+    if out.resolve() in ((folder / name).resolve() for name in ("best.safetensors", "last.safetensors")):
+        raise CheckpointError(f"{out} is what the run itself goes on from; choose another file")
     checkpoint.make_folder(out.parent)
     kept = kept_checkpoints(folder)
     if not kept or len(kept) < (count or 1):

@@ -61,6 +61,14 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
+def load_whole(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same, of a checkpoint from which a run can go on."""
+    tensors, meta = load(path)
+    if lacking := [part for part in ("processes", "stream", "progress") if part not in meta]:
+        raise CheckpointError(f"{path} holds weights alone (no {lacking[0]}), so no run goes on from it; {ANOTHER}")
+    return tensors, meta
+
+
 def write_atomically(path: Path, write: Any) -> None:
     """`write(temporary)` makes the file; it replaces `path` only when it is complete and on disk."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

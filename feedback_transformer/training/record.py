@@ -59,13 +59,14 @@ def bounds_of(task: Any) -> dict[str, dict[str, float]]:
 
 
 def commit() -> str | None:
-    """The commit of this code, with `+` if files have changed since; None outside a checkout."""
+    """The commit of this code, with `+` if files have changed since; None outside a checkout of it."""
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=10).stdout
 
     try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # in a project's own checkout it may be installed
         changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
         return git("rev-parse", "HEAD").strip() + ("+" if changed.strip() else "")
     except (OSError, subprocess.SubprocessError):

@@ -148,6 +148,9 @@ def unread_in_training(run: RunConfig) -> dict[str, str]:
         unread |= dict.fromkeys(("train_episodes", "validation_episodes", "test_episodes"), given)
     if run.task_name in WORLDS:
         unread["label_smoothing"] = "actions have no labels"
+        unread["train_episodes"] = "worlds are endless"
+        if getattr(run.train, "optimizer", "adam") == "rmsprop":
+            unread["adam_beta2"] = "it is of the optimizer adam"
     if not run.model.adaptive_span:
         unread["span_loss"] = "set adaptive_span=true, too"
     return unread

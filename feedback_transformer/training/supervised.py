@@ -86,7 +86,9 @@ class Trainer:
         self.team = Team.join(device, 0 if isinstance(run.task, PairTask) else run.train.batch_size)
         torch.manual_seed(run.seed)
         self.model = make_model(run).to(device)
-        self.learner = self.team.wrap(make_learner(self.model, run), run.model.layer_drop > 0)
+        # LayerDrop leaves out layers, and what a block of one step remembers is read by none of its steps.
+        some_unused = run.model.layer_drop > 0 or 1 in (run.train.bptt, run.train.bptt_start)
+        self.learner = self.team.wrap(make_learner(self.model, run), some_unused)
         if not self.team.leads:
             torch.manual_seed(run.seed + 1_000_003 * self.team.rank)  # dropout masks of its own
         self.optimizer = make_optimizer(self.model, run.train)
@@ -164,7 +166,7 @@ class Trainer:
 
     def restore(self, path: Path) -> None:
         """Restore the exact state in which the checkpoint was written."""
-        tensors, meta = checkpoint.load(path)
+        tensors, meta = checkpoint.load_whole(path)
         check_same_run(self.run, meta, path)
         if meta["processes"] != self.team.size:
             raise ConfigError(f"{path} is of a run on {meta['processes']} processes, not {self.team.size}; use as many")
@@ -177,7 +179,7 @@ class Trainer:
         self.progress = Progress(**{**older, **meta["progress"]})
         self.losses, self.scores = list(meta["losses"]), dict(meta["scores"])
         best = path.with_name("best.safetensors")
-        if best.exists() and checkpoint.load(best)[1]["progress"]["step"] > self.progress.step:
+        if best.exists() and checkpoint.load_whole(best)[1]["progress"]["step"] > self.progress.step:
             self.progress.best = (
                 None  # killed between the two: the best before it is gone, so this one will be written again
             )
@@ -193,7 +195,7 @@ class Trainer:
 
     def finish(self) -> dict[str, Any]:
         """Score the best weights on the test set, once."""
-        tensors, meta = checkpoint.load(self.folder / "best.safetensors")
+        tensors, meta = checkpoint.load_whole(self.folder / "best.safetensors")
         if (step := meta["progress"]["step"]) != (best := self.progress.best_step):
             raise ConfigError(f"best.safetensors in {self.folder} is of step {step}, not of {best}; train it again")
         load_model(self.model, tensors, self.folder / "best.safetensors")
@@ -256,18 +258,12 @@ class Trainer:
             memory = None if begins else self.memories[part]
             last = part == parts - 1 or team.size == 1
             with nullcontext() if last else self.learner.no_sync():  # type: ignore[operator]
-                loss, good, memory = self.learner(*some, memory)
-                self.memories[part] = None if memory is None else memory.detach()
+                loss, penalty, good, self.memories[part] = self.learner(*some, memory)
                 loss = loss / max(1, asked)
                 total, right = total + loss.item(), right + good
-                (loss * team.size + self._span_penalty() / parts).backward()
+                (loss * team.size + penalty / parts).backward()
         sums = team.total(self.device, total, right)
         return sums[0], int(sums[1]), asked
-
-    def _span_penalty(self) -> Tensor | float:
-        if not self.run.train.span_loss:
-            return 0.0
-        return self.run.train.span_loss * sum((span.penalty() for span in self.model.spans()), torch.zeros(()))
 
     def _refuse_nonsense(self, *numbers: float) -> None:
         """Raise an error if the loss, the gradient or a weight is not finite, so that it is never saved."""

@@ -43,6 +43,18 @@ def test_a_demo_folder_of_other_settings_is_not_mistaken_for_this_one(
     assert "holds another run (train.steps is 3, not 20)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"[]", b"\xff\xfe", b'{"finished": true}', b"{"])
+def test_a_damaged_record_in_the_demos_folder_is_a_sentence(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "feedback").mkdir()
+    (tmp_path / "feedback" / "record.json").write_bytes(content)
+    assert main(["demo", "--preset", "smoke", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'feedback' / 'record.json'}" in said
+    assert "is not a record" in said or "not the configuration of a run" in said
+
+
 def test_the_smoke_demo_leaves_the_folder_of_the_real_one_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,21 @@ def test_half_a_character_at_the_end_is_wrong_encoding(tmp_path: Path) -> None:
     (tmp_path / "cut.txt").write_bytes(long_text().encode() + "é".encode()[:1])
     with pytest.raises(DataError, match="not UTF-8: byte 0xc3"):
         prepare("text", tmp_path / "out", tmp_path / "cut.txt")
+
+
+def test_an_archive_that_cannot_be_unpacked_is_a_sentence(tmp_path: Path) -> None:
+    """With a password, with a compression that Python does not know, with a name in another encoding."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", long_text())
+    plain = (tmp_path / "a.zip").read_bytes()
+    local, central = plain.index(b"PK\x03\x04"), plain.index(b"PK\x01\x02")
+    for flag, kind in ((1, 0), (0, 99)):
+        changed = bytearray(plain)
+        for at in (local + 6, central + 8):
+            changed[at : at + 4] = bytes([flag, 0, kind, 0])
+        (tmp_path / "b.zip").write_bytes(bytes(changed))
+        with pytest.raises(DataError, match=r"b\.zip is truncated or damaged"):
+            prepare("text", tmp_path / "out", tmp_path / "b.zip")
 
 
 def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
@@ -136,6 +152,8 @@ def test_a_damaged_corpus_is_a_sentence(tmp_path: Path) -> None:
             "has format 2 but this version reads format 1",
         ),
         ("corpus.json", b'{"format": 1}', "corpus.json is damaged"),
+        ("corpus.json", whole["corpus.json"].replace(b'"name"', b'"nom"'), "corpus.json is damaged"),
+        ("corpus.json", whole["corpus.json"].replace(b'"sha256"', b'"sha"'), "corpus.json is damaged"),
         ("vocabulary.json", b'{"format": 1, "kind": "bytes"}', "256 tokens but corpus.json says"),
     ]:
         for file_name, original in whole.items():

@@ -174,6 +174,11 @@ def test_files_of_ones_own_may_be_compressed(tmp_path: Path) -> None:
 
 def test_a_damaged_folder_is_a_sentence(tmp_path: Path) -> None:
     pairs = prepared(tmp_path)
+    description = (pairs.folder / "pairs.json").read_text(encoding="utf-8")
+    (pairs.folder / "pairs.json").write_text(description.replace("sha256", "sha"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.json is damaged"):
+        Pairs.open(pairs.folder)
+    (pairs.folder / "pairs.json").write_text(description, encoding="utf-8")
     (pairs.folder / "valid.jsonl").write_text("[]\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"valid\.jsonl is missing or damaged"):
         Pairs.open(pairs.folder)

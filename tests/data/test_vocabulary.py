@@ -53,6 +53,18 @@ def test_a_stream_cut_anywhere_gives_the_same_tokens(vocabulary: Vocabulary, cut
 
 
 @pytest.mark.parametrize("vocabulary", EVERY, ids=lambda vocabulary: vocabulary.kind)
+def test_half_a_character_is_a_sentence_and_a_byte_is_kept_as_it_was(vocabulary: Vocabulary) -> None:
+    """Python reads a byte of a command line that is not UTF-8 as half a character."""
+    if vocabulary.kind == "words":
+        assert vocabulary.decode(vocabulary.encode("\udcff")) == "<unk>"
+        return
+    if vocabulary.kind == "bytes":
+        assert vocabulary.encode("a\udcff").tolist() == [97, 255]
+    with pytest.raises(DataError, match="half a character at position 1"):
+        vocabulary.encode("a\ud800")
+
+
+@pytest.mark.parametrize("vocabulary", EVERY, ids=lambda vocabulary: vocabulary.kind)
 def test_a_saved_vocabulary_is_the_same_one(vocabulary: Vocabulary, tmp_path: Path) -> None:
     vocabulary.save(tmp_path)
     loaded = load_vocabulary(tmp_path, vocabulary.kind)

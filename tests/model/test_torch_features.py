@@ -227,3 +227,15 @@ def test_a_core_drops_into_a_module_by_its_contract() -> None:
         core = make(kind)
         assert run(core, block(2, 3)).shape == (2, 3, 16)
     assert isinstance(make(), FeedbackTransformer)
+
+
+@pytest.mark.parametrize("core", ["feedback", "transformer", "lstm"])
+def test_adaptive_input_and_softmax_work_under_autocast(core: str) -> None:
+    model = LanguageModel(ModelConfig(core=core, num_layers=1, model_dim=16, num_heads=2, cutoffs=(4, 8)), 12)
+    tokens = torch.randint(12, (2, 5))
+    with torch.autocast("cpu", torch.bfloat16):
+        losses, _ = model.losses(tokens, tokens)
+    losses.sum().backward()
+    wide, _ = model.losses(tokens, tokens)
+    torch.testing.assert_close(losses.float(), wide, atol=0.2, rtol=0.1)
+    assert all(parameter.grad is not None for parameter in model.embedding.parameters())

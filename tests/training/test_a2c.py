@@ -411,3 +411,14 @@ def test_what_is_no_world_cannot_be_watched(tmp_path: Path, capsys: pytest.Captu
     assert main(["train", "random-walk", "--preset", "smoke", "--quiet", "steps=1", "--out", str(tmp_path / "r")]) == 0
     assert main(["watch", str(tmp_path / "r")]) == 2
     assert "random-walk, which is not a world to act in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("eval_every", [1, 10])
+def test_a_policy_that_becomes_nonsense_is_a_sentence(
+    eval_every: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = ["learning_rate=1e30", f"eval_every={eval_every}"]
+    assert main(["train", "corridor", "--preset", "smoke", *fields, "--out", str(tmp_path / "run")]) == 1
+    complained = capsys.readouterr().err
+    assert "is no longer a finite number at step" in complained
+    assert "Traceback" not in complained

@@ -89,8 +89,8 @@ def test_padding_does_not_enter_the_loss_and_smoothing_does() -> None:
     model = EncoderDecoder(ModelConfig(encoder_layers=1, model_dim=8), 9).double()
     source, read, labels = torch.tensor([[4, 2]]), torch.tensor([[1, 5, 6]]), torch.tensor([[5, 6, 2]])
     padded = torch.tensor([[5, 6, 2, NO_LABEL]])
-    loss, right, state = PairLearner(model)(source, read, labels, None)
-    behind, also, _ = PairLearner(model)(source, torch.tensor([[1, 5, 6, 0]]), padded, None)
+    loss, _, right, state = PairLearner(model)(source, read, labels, None)
+    behind, _, also, _ = PairLearner(model)(source, torch.tensor([[1, 5, 6, 0]]), padded, None)
     assert state is None
     assert (loss.item(), right) == (pytest.approx(behind.item()), also)
     scores = model(source, read).log_softmax(dim=-1)

@@ -65,6 +65,22 @@ def test_two_processes_share_batches_of_pairs_as_one_learns_from_them(tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["layer_drop=0.5"],
+        ["layer_drop=0.5", "adaptive_span=true", "span_loss=0.01", "accumulate=2"],
+        ["bptt=1", "engine=loop"],
+    ],
+)
+def test_two_processes_go_on_where_a_block_leaves_parameters_out(overrides: list[str], tmp_path: Path) -> None:
+    run = start(2, *SETTINGS, *overrides, "--out", str(tmp_path / "run"))
+    _, complained = run.communicate(timeout=240)
+    assert run.returncode == 0, complained
+    assert len(losses(tmp_path / "run")) > 0
+
+
+@pytest.mark.slow
 def test_when_one_process_dies_the_job_ends_and_resumes(tmp_path: Path) -> None:
     settings = [*SETTINGS, "steps=400", "eval_every=100", "checkpoint_seconds=0", "--quiet"]
     whole = start(2, *settings, "--out", str(tmp_path / "whole"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import torch
 
 from feedback_transformer.cli import main
 from feedback_transformer.config import ConfigError
-from feedback_transformer.training import checkpoint, supervised
+from feedback_transformer.training import checkpoint, record, supervised
+from feedback_transformer.training.averaging import average
 from feedback_transformer.training.checkpoint import CheckpointError
 from feedback_transformer.training.loading import load_run
 from feedback_transformer.training.stopping import StoppedError
@@ -165,6 +167,33 @@ def test_truncated_and_foreign_checkpoints_are_a_sentence(tmp_path: Path) -> Non
         load_run(tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         load_run(tmp_path / "nowhere")
+
+
+def test_no_run_goes_on_from_weights_alone(tmp_path: Path) -> None:
+    run = small_run(keep_checkpoints=1)
+    train(run, tmp_path)
+    weights = next(tmp_path.glob("step-*.safetensors"))
+    for name in ("best", "last"):
+        whole = (tmp_path / f"{name}.safetensors").read_bytes()
+        shutil.copy(weights, tmp_path / f"{name}.safetensors")
+        with pytest.raises(CheckpointError, match=f"{name}.safetensors holds weights alone"):
+            train(run, tmp_path, resume=True)
+        (tmp_path / f"{name}.safetensors").write_bytes(whole)
+        with pytest.raises(CheckpointError, match="is what the run itself goes on from; choose another file"):
+            average(tmp_path, 1, tmp_path / f"{name}.safetensors")
+
+
+def test_a_record_names_the_commit_of_this_code_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed in the environment of a project, it stands in that project's checkout."""
+    installed = tmp_path / "site-packages" / "record.py"
+    installed.parent.mkdir()
+    installed.write_text("")
+    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "mine"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(record, "__file__", str(installed))
+    assert record.commit() is None
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    assert len((record.commit() or "").rstrip("+")) == 40, "where it belongs to the checkout"
 
 
 def test_a_failed_write_leaves_the_old_checkpoint(tmp_path: Path) -> None:
