@@ -150,7 +150,10 @@ def test_limits_follow_the_source() -> None:
     assert Search(length_ratio=0, extra_length=7).limits(lengths).tolist() == [7, 7]
 
 
-@pytest.mark.parametrize("fields", [{"beam": 0}, {"block_ngrams": -1}, {"length_ratio": -0.5}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"beam": 0}, {"block_ngrams": -1}, {"length_ratio": -0.5}, {"length_ratio": 1e30}, {"length_penalty": 400.0}],
+)
 def test_an_impossible_search_is_a_sentence(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(fields))} = .* must be"):
         Search(**fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shutil
 import subprocess
 import sys
@@ -50,8 +49,8 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Play one episode and show it."""
-    if not 0 < options.speed < math.inf:
-        raise ConfigError(f"--speed = {options.speed} must be more than 0")
+    if not 0.01 <= options.speed <= 1000:
+        raise ConfigError(f"--speed = {options.speed} must be from 0.01 to 1000 steps per second")
     if not options.ansi and options.out.suffix not in (".gif", ".mp4"):
         raise ConfigError(f"--out = {options.out} must end in .gif or .mp4")
     run_, policy = load_run(options.checkpoint)

@@ -90,8 +90,9 @@ class EpisodeLanes:
 def training_lanes(episodes: Episodes, batch_size: int, offset: int) -> EpisodeLanes:
     """The stream, rotated by `offset`, cut into equal lanes; a lane may begin inside an episode.
 
-    The rest of such an episode cannot be predicted, because its beginning is in another lane, so it has no labels. The
-    remainder at the end, fewer than batch_size steps, is not used in this pass.
+    The rest of such an episode cannot be predicted, because its beginning is in another lane, so it has no labels. (Of
+    a chain each string is an episode: the first ones of a lane may ask for what another lane has read.) The remainder
+    at the end, fewer than batch_size steps, is not used in this pass.
     """
     total = len(episodes.tokens)
     steps = total // batch_size

@@ -54,6 +54,9 @@ class Search:
         for name, least in (("beam", 1), ("block_ngrams", 0), ("min_length", 0), ("length_ratio", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} = {getattr(self, name)} must be {least} or more")
+        for name, most in (("length_penalty", 100), ("length_ratio", 1000)):  # far from where numbers overflow
+            if abs(getattr(self, name)) > most:
+                raise ConfigError(f"{name} = {getattr(self, name)} must be {most} or less")
         if not self.length_ratio and self.extra_length < 1:
             raise ConfigError(f"extra_length = {self.extra_length} must be 1 or more where length_ratio is 0")
 

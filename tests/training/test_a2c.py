@@ -376,8 +376,8 @@ def test_watch_prints_an_episode(trained: Path, capsys: pytest.CaptureFixture[st
     ("words", "sentence"),
     [
         (["--out", "film.avi"], "--out = film.avi must end in .gif or .mp4"),
-        (["--speed", "0"], "--speed = 0.0 must be more than 0"),
-        (["--speed", "nan"], "--speed = nan must be more than 0"),
+        (["--speed", "0"], "--speed = 0.0 must be from 0.01 to 1000"),
+        (["--speed", "nan"], "--speed = nan must be from 0.01 to 1000"),
         (["num_layers=3"], "model.num_layers is 2, not 3; only fields of the task can be set"),
         (["turns=false"], "has other observations or actions"),
         (["sise=7"], "did you mean 'size'"),
