@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from feedback_transformer.kernels import Needs, choose, transforming
-from feedback_transformer.kernels.native import SUFFIXES, pointer
+from feedback_transformer.kernels.native import SUFFIXES, in_memory, pointer
 from feedback_transformer.kernels.native_build import library
 
 MOST_ROWS = 24  # with more, multiplying dominates, at which torch is as good
@@ -37,9 +37,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _suits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     if torch.is_grad_enabled() or x.ndim != 2 or not 0 < len(x) <= MOST_ROWS or weight.numel() < LARGE:
         return False
+    if weight.ndim != 2 or x.shape[1] != weight.shape[1] or (bias is not None and bias.shape != weight.shape[:1]):
+        return False  # torch says what is wrong
     for own in (weight,) if bias is None else (weight, bias):
         if own.dtype != x.dtype or own.device != x.device or not own.is_contiguous():
             return False
     device = x.device.type
     needs = Needs(device, x.dtype, autocast=torch.is_autocast_enabled(device), transformed=transforming())
-    return choose("auto", needs).name == "native"
+    return choose("auto", needs).name == "native" and in_memory(x)

@@ -54,7 +54,7 @@ def fused_block(
     """Follows the contract of an engine. `compiled` compiles the steps with torch.compile, over fixed-size windows."""
     window = weights.position.shape[1]
     folded = fold(weights, options)
-    keys, values = project(memory, folded, options)
+    keys, values = project(without_hidden(memory, length, reset), folded, options)
     if compiled:  # add slots that do not exist, so that every step reads as many; the mask hides them
         padding = (0, 0, window - memory.shape[1], 0)
         keys, values = (torch.nn.functional.pad(part, padding) for part in (keys, values))
@@ -66,6 +66,17 @@ def fused_block(
 
 
 # ------------------------------------------------------------------------------------------- before the loop
+
+
+def without_hidden(memory: Tensor, length: Tensor, reset: Tensor | None) -> Tensor:
+    """[B, M, D] with zeros in the slots that the first step does not see, and so none: whatever they hold, a NaN too,
+    counts for nothing."""
+    slots = memory.shape[1]
+    seen = length if reset is None else length.masked_fill(reset[:, 0].to(torch.bool), 0)
+    if memory.device.type == "cpu" and bool((seen >= slots).all()):
+        return memory
+    hidden = torch.arange(slots, device=memory.device) < slots - seen[:, None]
+    return memory.masked_fill(hidden.unsqueeze(-1), 0)
 
 
 class Plan:
@@ -153,7 +164,7 @@ class _Block(torch.autograd.Function):
         read = None if source is None else SourceTrace.new(source, kept_steps, batch)
         positions = 0 if source is None else source.mask.shape[2]
         window = Window(*(_extended(carried, steps) for carried in rest[:2]))
-        y, memories = x.new_empty(2, batch, steps, width)
+        y, memories = torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty(batch, steps, width)
         run, _ = _step_functions(plan.compiled)
         weights, shared = folded.layers(), {slots: folded.shared(slots) for slots in set(plan.slots)}
         for t, noise in enumerate(_noises(plan, layers, rows, hidden, positions, x)):

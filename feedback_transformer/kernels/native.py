@@ -81,8 +81,9 @@ def native_block(
     check_block(x, memory, length, reset, weights, options)
     check_source(x, weights, options, source)
     shape = block_shape(x, memory, weights, options, source)
-    length = length.to(torch.int64).contiguous()
-    reset = None if reset is None else reset.to(torch.bool).contiguous()
+    # Copies, since backward reads them again and their owner may have reused them.
+    length = length.to(torch.int64, copy=True).contiguous()
+    reset = None if reset is None else reset.to(torch.bool, copy=True).contiguous()
     parts = source or (None,) * len(Source._fields)
     inputs = (x, memory, *parts, *weights)
     if not (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)):
@@ -96,10 +97,12 @@ class Loan(ctypes.Structure):
     """Working memory from the library's pool (struct Stretch of csrc/memory.h), returned when this object dies."""
 
     _fields_ = (("data", ctypes.c_void_p), ("bytes", ctypes.c_int64))
+    asked: int
 
     @classmethod
     def of(cls, count: int, dtype: torch.dtype) -> Loan:
         loan, size = cls(), count * dtype.itemsize
+        loan.asked = size
         if library().borrow(ctypes.c_int64(size), ctypes.byref(loan)):
             raise MemoryError(f"the native engine could not allocate {size / 2**20:.0f} MB")
         return loan
@@ -111,9 +114,9 @@ class Loan(ctypes.Structure):
         return cls.of(count, dtype).tensor()[: count * dtype.itemsize].view(dtype).view(shape)
 
     def tensor(self) -> Tensor:
-        """The memory as bytes; the loan lasts as long as this tensor."""
-        memory = (ctypes.c_char * self.bytes).from_address(self.data)
-        memory.loan = self
+        """The memory as bytes, as many as were asked for; the loan lasts as long as this tensor."""
+        memory = (ctypes.c_char * max(1, self.asked)).from_address(self.data)
+        memory.loan = self  # type: ignore[attr-defined]
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def __del__(self) -> None:
@@ -270,7 +273,7 @@ def check_block(
         raise ValueError(f"memory must be [{batch}, M <= {window}, {width}]; it is {tuple(memory.shape)}")
     if memory.dtype != x.dtype:
         raise ValueError(f"memory is {memory.dtype} but x is {x.dtype}")
-    for name, part in (("memory", memory), ("length", length), ("reset", reset)):
+    for name, part in (("x", x), ("memory", memory), ("length", length), ("reset", reset)):
         check_device(name, part)
     if tuple(length.shape) != (batch,) or length.dtype.is_floating_point:
         raise ValueError(f"length must be integers [{batch}]; it is {length.dtype} {tuple(length.shape)}")
@@ -280,10 +283,19 @@ def check_block(
 
 def check_device(name: str, part: Tensor | None) -> None:
     """The library reads addresses: one of another device would end the process."""
-    if part is not None and part.device.type != "cpu":
+    if part is None:
+        return
+    if part.device.type != "cpu":
         raise ValueError(
             f"x is on the CPU, but {name} is on {part.device}; move x, the model and its state to one device"
         )
+    if not in_memory(part):
+        raise ValueError(f"{name} is a fake tensor, which has no memory; set the engine to 'loop'")
+
+
+def in_memory(tensor: Tensor) -> bool:
+    """Whether it can be read at its address: a FakeTensor says that it is on the CPU and is nowhere."""
+    return tensor.untyped_storage().device.type == "cpu"
 
 
 def check_weights(x: Tensor, weights: BlockWeights, options: BlockOptions) -> None:

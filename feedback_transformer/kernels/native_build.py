@@ -30,6 +30,7 @@ FLAGS = (
     "-pthread",
 )
 BUILD_SECONDS = 15
+WAYS_OUT = "set FEEDBACK_TRANSFORMER_CACHE to a writable directory, and CXX to a C++17 compiler"
 
 
 class BuildError(RuntimeError):
@@ -42,6 +43,8 @@ def native_available() -> str | None:
         library()
     except BuildError as error:
         return str(error)
+    except (OSError, RuntimeError) as error:  # a folder that may not be searched, no home, a compiler that is none
+        return f"the native engine cannot be built or loaded here: {error}; {WAYS_OUT}"
     return None
 
 
@@ -54,7 +57,7 @@ def library() -> ctypes.CDLL:
     if not path.exists():
         _build(compiler, target, path)
     try:
-        return ctypes.CDLL(str(path))
+        return ctypes.CDLL(str(path.absolute()))
     except OSError as error:
         raise BuildError(
             f"the native engine was built but cannot be loaded: {error}; delete {path} and try again"
@@ -131,6 +134,7 @@ def _build(compiler: str, target: str, path: Path) -> None:
                 f"the native engine did not build with {compiler}; it needs a C++17 compiler (g++ 9, clang++ 10 or "
                 f"newer), which CXX can select. The compiler's output:\n{tail}"
             )
+        os.chmod(unfinished, 0o755)  # others may share the cache
         os.replace(unfinished, path)
     finally:
         if os.path.exists(unfinished):

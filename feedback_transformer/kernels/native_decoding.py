@@ -192,6 +192,7 @@ def native_step(
         raise ValueError(
             f"x must be [{shape.batch}, {shape.width}] in {packed.data.dtype}; it is {tuple(x.shape)} in {x.dtype}"
         )
+    check_device("x", x)
     if state.used == shape.slots or state.used != state.buffer.newest or state.buffer.packed is not packed:
         state = _copied(state, packed)
     buffer, used = state.buffer, state.used

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from feedback_transformer.config import ConfigError, ModelConfig
 from feedback_transformer.kernels import BlockOptions, BlockWeights, Source
-from feedback_transformer.kernels.decoding import EVERY_MODULES_HOOKS, hooks_of
+from feedback_transformer.kernels.decoding import EVERY_MODULES_HOOKS, Stream, hooks_of
 from feedback_transformer.model.adaptive_span import AdaptiveSpan
 from feedback_transformer.model.attention import Attention, Dropout, KeyValue, RelativePosition
 from feedback_transformer.model.memory import MemoryState, Projection
@@ -200,6 +200,8 @@ class Stack(nn.Module):
     def prepare(self, x: Tensor, state: MemoryState | None) -> tuple[MemoryState, tuple[Projection, ...]]:
         """The state to start from (empty if there is none), with its keys and values as autocast has them now."""
         state = MemoryState.begin(state, self.num_memories, x)
+        if isinstance(state.room, Stream):  # which leaves in place what a reset row has forgotten
+            state = state.cleared()
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         if state.projected is None or state.projected[0][0].dtype != dtype:

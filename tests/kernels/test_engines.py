@@ -196,6 +196,65 @@ def test_a_nan_stays_in_its_row_and_is_seen_there(engine: str) -> None:
     y[[0, 2]].sum().backward()
 
 
+@pytest.mark.parametrize("first", ["block", "steps"])
+def test_a_row_that_was_nan_and_begins_anew_counts_for_nothing(engine: str, first: str) -> None:
+    """Its state is reset, or its first step is; what the state still holds must reach no output and no gradient."""
+    core, case = new_core(SMALL), new_case(SMALL)
+    core.engine = engine
+    broken = case.x.clone()
+    broken[1, 3, 2] = float("nan")
+    with torch.no_grad():
+        if first == "block":
+            _, state = core(broken)
+        else:
+            state = None
+            for t in range(broken.shape[1]):
+                _, state = core.step(broken[:, t], state)
+    assert state is not None
+    again, rows = torch.zeros(3, 7, dtype=torch.bool), torch.tensor([False, True, False])
+    again[1, 0] = True
+    for other in (engine, "loop"):
+        core.engine = other
+        for begun, reset in ((state.reset(rows), None), *(((state, again),) if other == engine else ())):
+            core.zero_grad()
+            y, _ = core(case.x, begun, reset)
+            y.sum().backward()
+            assert y.isfinite().all()
+            assert all(p.grad.isfinite().all() for p in core.parameters() if p.grad is not None)
+
+
+def test_what_is_done_with_resets_after_a_block_does_not_change_its_gradients(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL, resets=True)
+    core.engine = engine
+    assert case.reset is not None
+    found = []
+    for value in (None, False, True):
+        core.zero_grad()
+        reset = case.reset.clone()
+        y, _ = core(case.x, None, reset)
+        if value is not None:
+            reset.fill_(value)
+        (y * case.y_weight).sum().backward()
+        found.append([p.grad.clone() for p in core.parameters() if p.grad is not None])
+    for others in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_output_can_be_changed_in_place(engine: str, norm: str) -> None:
+    core, case = new_core(changed(SMALL, norm=norm)), new_case(SMALL)
+    gradients = []
+    for name in ("loop", engine):
+        core.engine = name
+        core.zero_grad()
+        y, state = core(case.x)
+        y += 1
+        y_next, _ = core(case.x, state)
+        (y * case.y_weight + y_next).sum().backward()
+        gradients.append({n: p.grad.clone() for n, p in core.named_parameters() if p.grad is not None})
+    assert_same(gradients[1], gradients[0])
+
+
 # --------------------------------------------------------------------------------------- dropout
 
 

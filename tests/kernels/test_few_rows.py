@@ -57,6 +57,17 @@ def test_a_row_does_not_depend_on_its_neighbours(counted: list[int]) -> None:
             assert few_rows.linear(x[row : row + 1], weight, bias).equal(together[row : row + 1])
 
 
+def test_sizes_that_do_not_fit_are_torchs_errors(counted: list[int]) -> None:
+    weight = torch.randn(30, 16)
+    with torch.no_grad():
+        for width in (15, 17):
+            with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+                few_rows.linear(torch.randn(2, width), weight)
+        one, x = torch.randn(1), torch.randn(2, 16)
+        torch.testing.assert_close(few_rows.linear(x, weight, one), F.linear(x, weight, one))
+    assert not counted
+
+
 def test_not_a_number_stays_one(counted: list[int]) -> None:
     weight = torch.randn(6, 20)
     weight[4, 3] = float("nan")

@@ -9,13 +9,40 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
+from feedback_transformer import FeedbackTransformer, ModelConfig
 from feedback_transformer.kernels.contract import BlockOptions, BlockWeights
 from feedback_transformer.kernels.native import native_block
 from feedback_transformer.kernels.native_build import native_available
 from tests.kernels.native_cases import assert_same, check, make_case, options_of, results, weights_of
 
 pytestmark = pytest.mark.skipif(native_available() is not None, reason=str(native_available()))
+
+
+def test_a_block_can_be_recomputed_in_backward() -> None:
+    """torch's checkpointing compares sizes of what is kept, which must not depend on what the pool has at hand."""
+    core = FeedbackTransformer(ModelConfig(num_layers=2, model_dim=16, num_heads=2, memory_size=8), "native")
+    core(torch.randn(4, 40, 16))[0].sum().backward()
+    x = torch.randn(4, 36, 16, requires_grad=True)
+    y = checkpoint(lambda x: core(x)[0], x, use_reentrant=False)
+    kept = core(torch.randn(4, 38, 16))[0]  # takes what the first one gave back
+    (y.sum() + kept.sum()).backward()
+    assert x.grad is not None
+    again = x.detach().clone().requires_grad_()
+    core(again)[0].sum().backward()
+    torch.testing.assert_close(x.grad, again.grad)
+
+
+def test_fake_tensors_are_refused() -> None:
+    core = FeedbackTransformer(ModelConfig(num_layers=1, model_dim=16, num_heads=2, memory_size=8), "native")
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        x = mode.from_tensor(torch.randn(2, 3, 16))
+        with pytest.raises(ValueError, match="is a fake tensor, which has no memory"):
+            core(x)
+        with pytest.raises(ValueError, match="is a fake tensor, which has no memory"), torch.no_grad():
+            core.step(x[:, 0])
 
 
 # ------------------------------------------------------------------------------------------- equal to the loop

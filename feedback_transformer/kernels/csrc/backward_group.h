@@ -240,6 +240,8 @@ template <class F> class BackwardGroup : BackwardAttention<F> {
         }
     }
     std::memcpy(normal, memory, s.carried * d * sizeof(F));
+    // What the first step does not see no step does: it has no gradient, whatever it holds (0 * NaN would be NaN).
+    std::memset(normal, 0, (s.carried - history_at(0)[i]) * d * sizeof(F));
     F* out = io.memory_gradient ? io.memory_gradient + (first + i) * s.carried * d : nullptr;
     const Packed<F> weights{w.key_value, s.projected(), d};
     if (out) times<F>(s.carried, projected, s.projected(), weights, out, d, Into::overwrite);

@@ -10,6 +10,9 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
 
 constexpr int64_t large_page = 2 << 20;
 constexpr int64_t most_kept = 512 << 20;  // bytes that wait for their next use; more is given back to the system
@@ -65,20 +68,28 @@ class Pool {
     while (kept > most_kept || waiting.size() > 64) drop_oldest();
   }
 
+  std::mutex lock;
+
  private:
   void drop_oldest() {
     std::free(waiting.front().data);
     kept -= waiting.front().bytes;
     waiting.erase(waiting.begin());
   }
-  std::mutex lock;
   std::vector<Stretch> waiting;
   int64_t kept = 0;
 };
 
+inline Pool* new_pool();
 inline Pool& pool() {
-  static Pool* one = new Pool;  // never destroyed: tapes may outlive static objects at exit
+  static Pool* one = new_pool();  // never destroyed: tapes may outlive static objects at exit
   return *one;
+}
+inline Pool* new_pool() {
+#if defined(__unix__) || defined(__APPLE__)  // a process must not be copied while another thread holds the lock
+  pthread_atfork([] { pool().lock.lock(); }, [] { pool().lock.unlock(); }, [] { pool().lock.unlock(); });
+#endif
+  return new Pool;
 }
 
 // Hands out parts of one allocation, each on a cache line of its own; without a base it only counts.
