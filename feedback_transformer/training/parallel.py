@@ -44,6 +44,11 @@ class Team:
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         return cls(dist.get_rank(), size)
 
+    def leave(self) -> None:
+        """End the team's work: threads that still listen to the others may end a process that ends by itself badly."""
+        if self.size > 1:
+            dist.destroy_process_group()
+
     @property
     def leads(self) -> bool:
         """Whether this process writes the files and reports progress."""

@@ -63,8 +63,11 @@ def train(
                 trainer.evaluate()
             trainer.report(report)
             if trainer.save_now_and_then(stopping.is_set()):
+                trainer.team.leave()
                 raise StoppedError(f"stopped at step {trainer.progress.step}; everything is in {folder}")
-        return trainer.finish()
+        record = trainer.finish()
+        trainer.team.leave()
+        return record
 
 
 def trainer_of(run: RunConfig) -> type[Trainer]:
