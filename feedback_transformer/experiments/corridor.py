@@ -13,7 +13,8 @@ MEMORIES: dict[str, dict[int, tuple[int, ...]]] = {
     "paper": {100: (1, 2, 5, 10, 20, 50, 100, 200)},
 }
 LONG = ("length=35", "length=60")  # further stages on the way to 100 steps
-COMPARED = {"smoke": (3, 2, 4), "laptop": (30, 4, 64), "paper": (100, 5, 200)}  # length, small memory, large memory
+# length, small memory, large memory
+COMPARED = {"smoke": [(3, 2, 4)], "laptop": [(30, 2, 64), (100, 4, 128)], "paper": [(100, 5, 200)]}
 
 
 def variants(scale: str) -> list[Variant]:
@@ -45,16 +46,30 @@ def variant(scale: str, core: str, length: int, memory: int) -> Variant:
 
 
 def claims(scale: str) -> tuple[Claim, ...]:
-    length, small, large = COMPARED[scale]
+    return tuple(claim for case in COMPARED[scale] for claim in claims_at(*case))
+
+
+def claims_at(length: int, small: int, large: int) -> tuple[Claim, ...]:
+    """What the figure says, for corridors of one length."""
     feedback, transformer = (f"corridor/{core}-{length}" for core in ("feedback", "transformer"))
-    return (
-        Claim("Feedback is better where the memory is small", f"{feedback}-{small}", f"{transformer}-{small}"),
-        Claim(
-            "Feedback keeps its performance as the memory shrinks",
-            f"{feedback}-{small}", f"{feedback}-{large}", equal=True,
-        ),
-        Claim("the Transformer degrades as the memory shrinks", f"{transformer}-{large}", f"{transformer}-{small}"),
-    )  # fmt: skip
+    return tuple(
+        Claim(f"{words} ({length} steps)", better, worse, equal=equal)
+        for words, better, worse, equal in (
+            ("Feedback is better where the memory is small", f"{feedback}-{small}", f"{transformer}-{small}", False),
+            (
+                "Feedback keeps its performance as the memory shrinks",
+                f"{feedback}-{small}",
+                f"{feedback}-{large}",
+                True,
+            ),
+            (
+                "the Transformer degrades as the memory shrinks",
+                f"{transformer}-{large}",
+                f"{transformer}-{small}",
+                False,
+            ),
+        )
+    )
 
 
 EXPERIMENT = Experiment(

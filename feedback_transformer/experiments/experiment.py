@@ -25,7 +25,7 @@ from feedback_transformer.training.run import RunConfig
 Record = dict[str, Any]
 SEEDS = (0, 1, 2)
 CLOSE = 0.02  # of a score: scores within it count as equal, and one seed cannot tell them apart
-ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown
+ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown; `close` twice, too
 OURS = " (our question)"  # behind a claim that is not the paper's
 UNLEARNED = "not decided: neither has learned it"
 PARTS = {"test", "best", "curve", "parameters", "tokens", "cpu_seconds"}  # of a finished record
@@ -227,9 +227,9 @@ def verdict(
     """Whether the claim held: a difference counts when it is outside its 95% confidence interval (Student's t).
 
     `widest` is the largest known spread between seeds of such scores, assumed for pairs with fewer than two degrees of
-    freedom; where none is known, single seeds must differ by `ALONE` of the `level` (default: the larger score) to
-    count. Scores that are claimed to match may differ by `close` (default: `CLOSE` of the score), noise included;
-    single seeds must differ by more than that to count.
+    freedom; where none is known, single seeds must differ by `ALONE` of the `level` (default: the larger score) and by
+    twice `close` to count. Scores that are claimed to match may differ by `close` (default: `CLOSE` of the score),
+    noise included; single seeds must differ by more than that to count.
 
     >>> verdict(Claim("", "a", "b"), Score((1.0, 1.1)), Score((2.0, 2.1)), lower_is_better=True)
     'holds'
@@ -244,8 +244,8 @@ def verdict(
         return "not decided: a score is not a number"
     same = "both score the same" if gain == better.spread == worse.spread == 0 else "within the noise"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
-        answer = UNLEARNED
-    elif unknown and abs(gain) <= ALONE * level:
+        answer = f"{UNLEARNED}, none scores above {claim.chance:g}"
+    elif unknown and abs(gain) <= max(ALONE * level, 2 * close):
         answer = "not decided: the spread over seeds is unknown"
     elif claim.or_better and gain - noise >= -close:
         answer = "holds"

@@ -74,7 +74,9 @@ TOYS = (
         "longer row), eight strings in a row sharing one memory, half of them asked for in parts, half of them only "
         "after the next, 3% of the answers' digits misread; six of eight heads are initialised to attend one to six "
         "steps back. A Transformer does not learn this way, so it has another curriculum: lengths from 1 up to 4, "
-        "10, 20 and 40, nine in ten strings asked for in parts, whose cues are read again, none later, nothing misread",
+        "10, 20 and 40, nine in ten strings asked for in parts, whose cues are read again, none later, nothing "
+        "misread; two seeds of 4 layers that trained in this way for a quarter longer, and whose records were "
+        "withdrawn, wrote 82% of the digits and 55% of the strings",
         Longer(16_384, ("feedback",)),
         transformer={"curriculum": "length=4;length=10;length=20", "curriculum_deadline": "0.5", "min_length": "1",
                      "cues": "0.9", "reread": "true", "later": "0", "misread": "0"},

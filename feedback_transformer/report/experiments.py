@@ -30,6 +30,7 @@ ONE_SEED = "(one seed)"
 ONLY_PAPER = "not run: only at the paper's scale"
 BEST_ONLY = " with the best weights, not with the last"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
+ROUGHLY = 1.3  # times as long: more than the noise of one machine
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
 
 
@@ -279,12 +280,15 @@ class Outcome:
         return f"{reduced}{told}{cost} Made with {command}."
 
     def _processors(self) -> str:
-        """What the runs ran on, as far as the records tell."""
+        """What the runs ran on, as far as the records tell. A name stands for faster and slower machines."""
         known = {r["environment"]["processor"] for own in self.records.values() for r in own if "environment" in r}
-        names = sorted(re.sub(r"\(\w+\)| Processor", "", name) for name in known)
-        if len(names) < 2:
-            return "".join(f" ({name})" for name in names)
-        return f" (some {', some '.join(names)}: times compare only roughly)"
+        names = ", some ".join(sorted(re.sub(r"\(\w+\)| Processor", "", name) for name in known))
+        costs = ([r["cpu_seconds"] / r["tokens"] for r in own] for own in self.records.values() if own)
+        apart = max(max(own) / min(own) for own in costs)
+        said = [names] if len(known) == 1 else [f"some {names}"] if known else []
+        said += [f"one seed up to {apart:.1f} times as long as another"] if apart > ROUGHLY else []
+        rough = ": times compare only roughly" if len(known) > 1 or apart > ROUGHLY else ""
+        return f" ({', '.join(said)}{rough})" if said else ""
 
     def markdown(self) -> str:
         """Both tables, and the command that reproduces them."""

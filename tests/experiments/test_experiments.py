@@ -117,7 +117,10 @@ def test_a_difference_counts_when_it_is_outside_its_confidence_interval() -> Non
     assert verdict(no_worse, low, wide, lower_is_better=True) == "not decided: within the noise"
     assert verdict(claim, Score((1.0,)), high, lower_is_better=True) == "holds (one seed)"
     guess = replace(claim, chance=0.11)
-    assert verdict(guess, Score((0.11,)), Score((0.1,)), False) == "not decided: neither has learned it (one seed)"
+    assert (
+        verdict(guess, Score((0.11,)), Score((0.1,)), False)
+        == "not decided: neither has learned it, none scores above 0.11 (one seed)"
+    )
     assert verdict(guess, Score((0.2,)), Score((0.1,)), False) == "holds (one seed)"
     assert verdict(claim, Score((1.0,)), Score((1.01, 1.02, 1.0)), True) == "not decided: within the noise (one seed)"
     near = Score((1.002, 1.0021, 1.0019))

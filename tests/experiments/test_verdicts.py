@@ -61,12 +61,12 @@ def test_a_published_number_is_compared_by_the_spread_of_ours_alone() -> None:
 
 def test_what_was_learned_and_lost_again_is_said(tmp_path: Path) -> None:
     variants = {variant.key: variant for variant in EXPERIMENTS["corridor"].variants("laptop")}
-    keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0})
+    keep(tmp_path, variants["corridor/feedback-30-2"], {"success": 1.0})
     keep(tmp_path, variants["corridor/feedback-30-64"], {"success": 1.0})
-    keep(tmp_path, variants["corridor/transformer-30-4"], {"success": 0.5})
+    keep(tmp_path, variants["corridor/transformer-30-2"], {"success": 0.5})
     first = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path).claims()
     assert [answer.verdict for answer in first[:2]] == ["holds reduced", "holds reduced"]
-    keep(tmp_path, variants["corridor/feedback-30-4"], {"success": 1.0}, last=0.5)
+    keep(tmp_path, variants["corridor/feedback-30-2"], {"success": 1.0}, last=0.5)
     then = Outcome(EXPERIMENTS["corridor"], "laptop", tmp_path)
     assert [a.verdict for a in then.claims()[:2]] == ["holds reduced with the best weights, not with the last"] * 2
     assert then.overall().endswith("; 2 of 2 with the best weights, not with the last")
