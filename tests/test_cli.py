@@ -230,6 +230,7 @@ def test_a_finished_run_is_not_overwritten(capsys: pytest.CaptureFixture[str], t
     assert "is a run of random-walk, not copy; leave out the task" in complaint(
         capsys, "train", "copy", "--resume", str(trained)
     )
+    assert "leave out --preset" in complaint(capsys, "train", "--resume", str(trained), "--preset", "paper")
     assert (trained / "last.safetensors").read_bytes() == before
 
 

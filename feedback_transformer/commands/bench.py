@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
             record = one.measure(args, console)
         finally:
             torch.set_num_threads(before)
-        write_json(path, record)
+        write_json(path, record | {"quick": args.quick})
     try:
         tables = one.tables(record)
     except (KeyError, TypeError) as error:

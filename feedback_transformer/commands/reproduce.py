@@ -19,7 +19,7 @@ from feedback_transformer.commands.machine import check_device, positive_number
 from feedback_transformer.commands.plan import missing_data, missing_variants, show_plan
 from feedback_transformer.config import ConfigError, nearest
 from feedback_transformer.experiments import EXPERIMENTS, GROUPS
-from feedback_transformer.experiments.experiment import Experiment, kept_record, train_command
+from feedback_transformer.experiments.experiment import Experiment, kept_record, refuse_other_record, train_command
 from feedback_transformer.experiments.running import FAILED, INTERRUPTED, Job, finished_record, train_all
 from feedback_transformer.experiments.speed import RECORDS, speed_rows
 from feedback_transformer.report.experiment_figures import draw
@@ -109,11 +109,11 @@ def results_folder(options: argparse.Namespace) -> Path:
     return folder
 
 
-def without_data(chosen: list[Experiment], scale: str, work: Mapping[str, Job]) -> dict[str, str]:
+def without_data(chosen: list[Experiment], scale: str, seeds: int | None, work: Mapping[str, Job]) -> dict[str, str]:
     """Runs that cannot start because their data is missing, with the message, once per experiment."""
     lost: dict[str, str] = {}
     for experiment in chosen:
-        own = [key for key in experiment.runs(scale) if key in work]
+        own = [key for key in experiment.runs(scale, seeds) if key in work]
         if error := missing_data(work[key].run for key in own):
             known = experiment.prepare_command(scale)
             lost |= dict.fromkeys(own, f"{experiment.name} is skipped: {error}. For this experiment: {known}")
@@ -134,9 +134,10 @@ def reproduce(chosen: list[Experiment], results: Path, options: argparse.Namespa
         (results / key).parent.mkdir(parents=True, exist_ok=True)
         write_json(results / f"{key}.json", record)
 
-    lost = without_data(chosen, scale, work)
+    lost = without_data(chosen, scale, options.seeds, work)
     for key, job in list(work.items()):
         try:
+            refuse_other_record(results, key, job.run)
             done = finished_record(job) is not None
         except ConfigError as error:
             lost[key] = f"{key} is skipped: {error}"

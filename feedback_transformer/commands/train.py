@@ -44,7 +44,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         metavar="field=value",
         help="set a field of the task, the model or the training",
     )
-    sub.add_argument("--preset", default="laptop", help=f"preset to start from: {', '.join(SCALES)} (laptop)")
+    sub.add_argument("--preset", help=f"preset to start from: {', '.join(SCALES)} (laptop)")
     sub.add_argument("--out", type=Path, help="folder of the run (runs/TASK-CORE-PRESET-SEED)")
     sub.add_argument("--resume", type=Path, metavar="FOLDER", help="continue the run in this folder")
     sub.add_argument("--quiet", action="store_true", help="print only the final result")
@@ -84,6 +84,8 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         run = read_config(folder)
         if options.seed is not None and options.seed != run.seed:
             raise ConfigError(f"{folder} was started with --seed {run.seed}; leave out --seed to continue it")
+        if options.preset is not None:
+            raise ConfigError(f"{folder} has its configuration; leave out --preset to continue it")
         if options.out is not None:
             raise ConfigError(f"--resume continues in {folder} itself; leave out --out")
         names = [word for word in words if "=" not in word]
@@ -94,8 +96,9 @@ def run_to_train(options: argparse.Namespace) -> tuple[RunConfig, Path]:
         return run.override(assignments), folder
     if options.task is None:
         raise ConfigError(f"which task? choose one of {', '.join(TASKS)}, or continue a run with --resume FOLDER")
-    run = configured(options.task, options.preset, options.seed or 0, parse_assignments(options.overrides))
-    name = f"{run.task_name}-{run.model.core}-{options.preset}-{run.seed}"
+    scale = options.preset or "laptop"
+    run = configured(options.task, scale, options.seed or 0, parse_assignments(options.overrides))
+    name = f"{run.task_name}-{run.model.core}-{scale}-{run.seed}"
     return run, options.out or Path("runs") / name
 
 

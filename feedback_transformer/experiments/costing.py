@@ -18,6 +18,7 @@ from feedback_transformer.data.pairs import ROWS
 from feedback_transformer.experiments.experiment import Variant
 from feedback_transformer.tasks.pair_task import PairTask
 from feedback_transformer.training.checkpoint import make_folder, write_json
+from feedback_transformer.training.loading import make_model
 from feedback_transformer.training.record import processor, read_record
 from feedback_transformer.training.run import RunConfig
 from feedback_transformer.training.supervised import Trainer, trainer_of
@@ -109,9 +110,9 @@ def small_trainer(run: RunConfig) -> tuple[Trainer, float]:
     """The run with as many rows as a core can manage, and what share of the batch that is."""
     few = {"curriculum": (), "validation_episodes": 1, "accumulate": 1, "bptt_start": 0, "batch_size": 1}
     probe = replace(run, train=replace(run.train, **few))  # type: ignore[arg-type]
-    model = trainer_of(run)(probe, Path(), torch.device("cpu")).model
+    with torch.device("meta"):
+        model = make_model(run)
     tokens = WORK / sum(parameter.numel() for parameter in model.parameters())
-    del model
     if isinstance(run.task, PairTask):
         longest = run.task.training_pairs(run.train.train_episodes, run.seed, 0).longest.max()
         size = int(min(run.train.batch_tokens, max(ROWS * longest, tokens)))

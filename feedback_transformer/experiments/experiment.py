@@ -28,7 +28,7 @@ CLOSE = 0.02  # of a score: scores within it count as equal, and one seed cannot
 ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown; `close` twice, too
 OURS = " (our question)"  # behind a claim that is not the paper's
 UNLEARNED = "not decided: neither has learned it"
-PARTS = {"test", "best", "curve", "parameters", "tokens", "cpu_seconds"}  # of a finished record
+SCORED, COUNTED = ("test", "best", "curve"), ("parameters", "tokens", "cpu_seconds")  # parts of a finished record
 STUDENT = {2: 4.30, 3: 3.18, 4: 2.78}  # 97.5% quantile of t by degrees of freedom: four for three seeds per model
 
 
@@ -64,7 +64,7 @@ class Variant:
     def records(self, results: Path) -> list[Record]:
         """The finished records of exactly this run, with any seed."""
         behind = (path.stem.rpartition("-")[2] for path in results.glob(f"{self.key}-seed-*.json"))
-        seeds = sorted(int(seed) for seed in behind if seed.isdecimal())  # and not "0 (copy)"
+        seeds = sorted({int(seed) for seed in behind if seed.isdecimal()})  # and not "0 (copy)"
         found = [kept_record(results, f"{self.key}-seed-{seed}", replace(self.run, seed=seed)) for seed in seeds]
         return [record for record in found if record]
 
@@ -151,26 +151,46 @@ class Experiment:
 
 def kept_record(results: Path, key: str, run: RunConfig) -> Record | None:
     """The record kept under this key, if it is a finished one of exactly this run."""
+    record, differences = kept_in_place(results / f"{key}.json", run)
+    return None if differences else record
+
+
+def refuse_other_record(results: Path, key: str, run: RunConfig) -> None:
+    """An error if there is a finished record of another run in the place of this run's."""
     path = results / f"{key}.json"
-    if not path.exists():
-        return None
-    record = read_record(path)
+    _, differences = kept_in_place(path, run)
+    if differences:
+        raise ConfigError(f"{path} is the record of another run ({differences[0]}); remove it, or name other --results")
+
+
+def kept_in_place(path: Path, run: RunConfig) -> tuple[Record | None, list[str]]:
+    """The finished record at this place, and in what it differs from this run, but for where its data is stored."""
+    record = read_record(path) if path.exists() else {}
+    if not record.get("finished"):
+        return None, []
     try:
-        return record if answers(record, run) else None
+        check_numbers(record)
+        found = RunConfig.from_dict(record["run"]).differences(run)
     except (ConfigError, KeyError, AttributeError) as error:
         raise ConfigError(f"{path} is not the record of a run ({error}); fetch it again, or remove it") from None
+    return record, [difference for difference in found if not difference.startswith("task.data ")]
 
 
-def answers(record: Mapping[str, Any], run: RunConfig) -> bool:
-    """Whether this is the finished record of this run; where its data is stored does not matter."""
-    if not record.get("finished"):
-        return False
-    if lost := PARTS - record.keys():
+def check_numbers(record: Record) -> None:
+    """An error for a finished record in which a part is missing, or what should be numbers is not."""
+    if lost := {*SCORED, *COUNTED, "environment"} - record.keys():
         raise KeyError(f"it has no {', '.join(sorted(lost))}")
-    for part, numbers in (("test", record["test"]), ("curve", record["curve"] and record["curve"][-1])):
-        if not numbers or not all(isinstance(number, int | float) for number in numbers.values()):
+    for part in SCORED:
+        rows = record[part] if part == "curve" else [record[part]]
+        if not rows or not all(row and row.keys() - {"step"} and all(map(is_finite, row.values())) for row in rows):
             raise KeyError(f"its {part} holds no scores")
-    return not [d for d in RunConfig.from_dict(record["run"]).differences(run) if not d.startswith("task.data ")]
+    for part in COUNTED:
+        if not is_finite(record[part]):
+            raise KeyError(f"its {part} is {record[part]!r}")
+
+
+def is_finite(number: object) -> bool:
+    return isinstance(number, int | float) and math.isfinite(number)
 
 
 def train_command(run: RunConfig, scale: str) -> str:
@@ -240,8 +260,6 @@ def verdict(
     counts = [len(score.values) for score in (better, worse) if not score.exact]
     seeds, unknown = min(counts), widest is None and max(counts) == 1
     level = max(abs(better.mean), abs(worse.mean)) if level is None else level
-    if not math.isfinite(gain):
-        return "not decided: a score is not a number"
     same = "both score the same" if gain == better.spread == worse.spread == 0 else "within the noise"
     if claim.chance is not None and max(better.mean, worse.mean) <= claim.chance:
         answer = f"{UNLEARNED}, none scores above {claim.chance:g}"

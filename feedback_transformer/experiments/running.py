@@ -24,7 +24,7 @@ from feedback_transformer.training.stopping import StoppedError, deaf_to_interru
 from feedback_transformer.training.supervised import train
 
 INTERRUPTED, FAILED = 130, 1
-SHOWN = 12  # rows of the live table: those that run, then the newest
+SHOWN = 12  # rows of the live table: those that reported last
 
 
 class Job(NamedTuple):
@@ -68,36 +68,36 @@ def train_all(
     waiting = list(jobs)
     working: dict[str, Any] = {}
     watch = Watch(jobs, console)
-    code, failed = 0, []
+    stopped, failed = False, []
     with watch, stop_request() as stopping:
-        while working or (waiting and code != INTERRUPTED):
-            while waiting and len(working) < at_a_time and code != INTERRUPTED:
+        while working or (waiting and not stopped):
+            while waiting and len(working) < at_a_time and not stopped:
                 key = waiting.pop(0)
                 job = jobs[key]
                 arguments = (job.run.to_dict(), str(job.folder), key, job.name, job.command, updates, device, threads)
-                working[key] = context.Process(target=_train_one, args=arguments)
+                # A daemon is terminated, and saves itself, whatever ends this process.
+                working[key] = context.Process(target=_train_one, args=arguments, name=job.name, daemon=True)
                 with deaf_to_interrupts():
                     working[key].start()
             _drain(updates, watch)
-            if stopping.is_set() and code != INTERRUPTED:
-                code = INTERRUPTED
+            if stopping.is_set() and not stopped:
+                stopped = True
                 for process in working.values():
                     process.terminate()  # a training saves itself when terminated
             for key, process in list(working.items()):
                 if not process.is_alive():
                     process.join()
-                    code = code or process.exitcode
                     del working[key]
                     if process.exitcode == 0:
                         done(key)
-                    elif code != INTERRUPTED:
+                    else:
                         failed.append(jobs[key].name)
         _drain(updates, watch)
-    if code == INTERRUPTED:
+    if stopped:
         print("stopped; everything is saved. Run the same command again to continue", file=sys.stderr)
     elif failed:
         print(f"{len(failed)} of {len(jobs)} failed: {', '.join(failed)}", file=sys.stderr)
-    return code
+    return INTERRUPTED if stopped else FAILED if failed else 0
 
 
 def _drain(updates: Any, watch: Watch) -> None:
@@ -147,6 +147,7 @@ class Watch:
             self.live.stop()
 
     def show(self, key: str, update: Update) -> None:
+        self.newest.pop(key, None)  # what runs comes after what has finished
         self.newest[key] = update
         if self.live:
             self.live.update(self.table())

@@ -25,7 +25,10 @@ GUIDES = {
     "State tracking, beyond the paper": "state_tracking.md",
 }
 SPEED_TITLE, SPEED_PLACE = "Speed and memory", "Section 4.3.4, Table 5; Figure 4 (left); Sections 1 and 4.2.1"
-NOISE_NOTE = f"A ratio within {speed.NOISE:.0%} of the claimed one is not decided."
+NOISE_NOTE = (
+    f"A ratio within {speed.NOISE:.0%} of the claimed one is not decided, nor one of Feedback to itself within "
+    f"{speed.QUIET:.0%}."
+)
 
 
 def experiment_pages(results: Path) -> dict[str, str]:

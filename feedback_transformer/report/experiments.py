@@ -31,6 +31,7 @@ ONLY_PAPER = "not run: only at the paper's scale"
 BEST_ONLY = " with the best weights, not with the last"
 PLURAL = {"holds": "hold", "does not hold": "do not hold"}
 ROUGHLY = 1.3  # times as long: more than the noise of one machine
+MEASURED = 10.0  # seconds of training, in whose cost rounding does not count
 SPEED = "words_per_second"  # of decoding, which the paper draws beside a score where there is one
 
 
@@ -56,6 +57,7 @@ class Outcome:
         self.own = metric_of(next((r[0] for r in self.records.values() if r), None))  # what the runs themselves rank by
         self.scores = experiment.scores or (self.own,)
         self.metric = self.scores[0]  # what ranks, and is drawn
+        self._refuse_without_scores(results)
 
     def _refuse_other_data(self, results: Path) -> None:
         """A run on another corpus is not another seed. The vocabulary, which is made from the corpus, tells them apart;
@@ -69,6 +71,14 @@ class Outcome:
                         f"{results / key}-seed-{record['run']['seed']}.json was trained on other data than the rest "
                         f"of {self.experiment.name}; keep the two in separate folders (--results)"
                     )
+
+    def _refuse_without_scores(self, results: Path) -> None:
+        for key, records in self.records.items():
+            for record in records:
+                held = record["best" if self.experiment.development else "test"]
+                if lost := [name for name in self.scores if name not in held]:
+                    path = results / f"{key}-seed-{record['run']['seed']}.json"
+                    raise ConfigError(f"{path} has no score {lost[0]!r}; fetch it again, or remove it")
 
     def score(self, key: str, name: str = "") -> Score | None:
         values = tuple(self.value(record, name or self.metric) for record in self.records.get(key, []))
@@ -281,14 +291,13 @@ class Outcome:
 
     def _processors(self) -> str:
         """What the runs ran on, as far as the records tell. A name stands for faster and slower machines."""
-        known = {r["environment"]["processor"] for own in self.records.values() for r in own if "environment" in r}
-        names = ", some ".join(sorted(re.sub(r"\(\w+\)| Processor", "", name) for name in known))
-        costs = ([r["cpu_seconds"] / r["tokens"] for r in own] for own in self.records.values() if own)
-        apart = max(max(own) / min(own) for own in costs)
-        said = [names] if len(known) == 1 else [f"some {names}"] if known else []
+        known = {r["environment"]["processor"] for own in self.records.values() for r in own}
+        names = sorted(re.sub(r"\(\w+\)| Processor", "", name) for name in known)
+        costs = ([r["cpu_seconds"] / r["tokens"] for r in own] for own in self.records.values() if long_enough(own))
+        apart = max((max(own) / min(own) for own in costs), default=1.0)
+        said = names if len(names) == 1 else [f"some {name}" for name in names]
         said += [f"one seed up to {apart:.1f} times as long as another"] if apart > ROUGHLY else []
-        rough = ": times compare only roughly" if len(known) > 1 or apart > ROUGHLY else ""
-        return f" ({', '.join(said)}{rough})" if said else ""
+        return f" ({', '.join(said)}{': times compare only roughly' if len(said) > 1 else ''})"
 
     def markdown(self) -> str:
         """Both tables, and the command that reproduces them."""
@@ -327,6 +336,11 @@ def reduction(experiment: Experiment, scale: str) -> str:
     if scale == "smoke":
         return "Smoke test: it takes seconds and shows that everything runs; the models learn nothing."
     return f"Reduced: {experiment.reduced}."
+
+
+def long_enough(records: list[Record]) -> bool:
+    """Whether their costs, which are rounded to a tenth of a second, can be compared."""
+    return bool(records) and all(record["cpu_seconds"] >= MEASURED for record in records)
 
 
 def kind_of(said: str) -> str:

@@ -34,9 +34,9 @@ PAPER_COLUMNS = (
 SHARED_MILLIONS = 126  # the Feedback Transformer of the paper's WikiText-103 results: keys and values shared
 
 
-def count_parameters(column: Column, shared_kv: bool = False, core: str = "feedback") -> int:
+def count_parameters(column: Column, shared_kv: bool = False) -> int:
     """Parameters of the model as built, without allocating its weights."""
-    config = replace(PAPER_MODELS[column.model], shared_kv=shared_kv, core=core)
+    config = replace(PAPER_MODELS[column.model], shared_kv=shared_kv)
     with torch.device("meta"):
         model = LanguageModel(config, column.inputs, column.outputs)
     return sum(parameter.numel() for parameter in model.parameters())

@@ -38,12 +38,12 @@ RULES = """\
   seed*, and the difference has to be at least two percent (half a point of BLEU, a point of ROUGE, 0.05 in state
   tracking); if nothing in the experiment has a second seed, a tenth of the score and twice as many points.
 - A ratio of speeds that is within a fifth of what is asked is *not decided*: it varies by that much from one
-  measurement, or one machine, to the next. Asked is 1x of what is faster or no slower, 0.9x of what is hardly slower,
-  and the paper's number where it claims one. Speeds too can only hold reduced: on one CPU core with few rows, instead
-  of GPUs.
+  measurement, or one machine, to the next (a ratio of Feedback to itself by a twentieth). Asked is 1x of what is faster
+  or no slower, 0.9x of what is hardly slower, and the paper's number where it claims one. Speeds too can only hold
+  reduced: on one CPU core with few rows, instead of GPUs.
 - What the paper compares with published numbers of others is *not run* here: only its own scale could tell.
-- What the paper calls a match may differ by two percent (0.01 bits on char-PTB), noise included; "loses only 1 BLEU"
-  may be 1.2, as in the paper.
+- What is called a match may differ by two percent (0.01 bits on char-PTB, 0.05 in state tracking), noise included;
+  "loses only 1 BLEU" may be 1.2, as in the paper.
 - ± is the standard deviation between seeds."""
 COLOURS = {"holds": "holds", "does not hold": "fails", "not decided": "open", "not run": "unrun"}  # of verdicts
 SPEED_CHAPTER = "Speed"

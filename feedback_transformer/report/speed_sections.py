@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments.speed import (
@@ -29,6 +29,7 @@ from feedback_transformer.report.whole_models import (
 from feedback_transformer.report.worlds import about_worlds, world_tables
 from feedback_transformer.training.record import read_record
 
+Record = dict[str, Any]
 WHOLE_MODELS = (("language modelling", LANGUAGE), ("translation", TRANSLATION))
 
 
@@ -60,43 +61,34 @@ def speed_sections(results: Path) -> list[SpeedSection]:
         raise ConfigError(f"a benchmark record in {results} is damaged ({error!r}); measure it again") from None
 
 
-def claims_of(option: str, results: Path) -> list[list[str]]:
-    """The claims that a benchmark answers, each with what it was measured on."""
-    found = [(speed, speed_claim(speed, results)) for speed in SPEEDS if speed.option == option]
-    return [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
-
-
-def verdicts_of(option: str, results: Path) -> list[tuple[str, str]]:
-    return [(speed.words(), verdict) for speed, verdict in claim_verdicts(results, option)]
-
-
 def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
+
+    def record_of(option: str) -> Record | None:
+        path = results / RECORDS[option]
+        return read_record(path) if path.exists() else None
+
+    def add(
+        option: str, name: str, title: str, where: str, about: str, tables: list[Table], charts: Sequence[Chart] = ()
+    ) -> None:
+        found = [(speed, speed_claim(speed, results)) for speed in SPEEDS if speed.option == option]
+        claims = [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
+        verdicts = [(speed.words(), verdict) for speed, verdict in claim_verdicts(results, option)]
+        about = f"{about} Made with `{command(option)}`."
+        sections.append(SpeedSection(f"speed-{name}", title, where, about, tables, charts, claims, verdicts))
+
     for name, paper in WHOLE_MODELS:
-        if (path := results / RECORDS[paper.option]).exists():
-            record = read_record(path)
-            about = f"{about_whole_model(record, paper)} Made with `{command(paper.option)}`."
-            tables, charts = whole_model_tables(record, paper), [depth_chart(record)] if "depth" in record else []
+        if record := record_of(paper.option):
+            charts = [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
-            claims, verdicts = claims_of(paper.option, results), verdicts_of(paper.option, results)
-            named = f"speed-{name.split()[0]}", f"Speed of {name}"
-            sections.append(SpeedSection(*named, where, about, tables, charts, claims, verdicts))
-    if (path := results / RECORDS["--worlds"]).exists():
-        record = read_record(path)
-        about = (
-            f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
-            f"{about_worlds(record)} Made with `{command('--worlds')}`."
-        )
-        title = "Speed of reinforcement learning"
-        claims, verdicts = claims_of("--worlds", results), verdicts_of("--worlds", results)
-        tables = world_tables(record)
-        sections.append(SpeedSection("speed-worlds", title, "Table 5", about, tables, (), claims, verdicts))
-    if (path := results / RECORDS[ENGINES]).exists():
-        record = read_record(path)
+            about, tables = about_whole_model(record, paper), whole_model_tables(record, paper)
+            add(paper.option, name.split()[0], f"Speed of {name}", where, about, tables, charts)
+    if record := record_of("--worlds"):
+        about = f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
+        about += about_worlds(record)
+        add("--worlds", "worlds", "Speed of reinforcement learning", "Table 5", about, world_tables(record))
+    if record := record_of(ENGINES):
         rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())
-        about = f"{about_speed(record)} The rows: {rows}. Made with `{command(ENGINES)}`."
-        tables = summary_tables(record)
-        claims, verdicts = claims_of(ENGINES, results), verdicts_of(ENGINES, results)
-        title = "Speed and memory of the engines"
-        sections.append(SpeedSection("speed-engines", title, "Section 1", about, tables, (), claims, verdicts))
+        about = f"{about_speed(record)} The rows: {rows}."
+        add(ENGINES, "engines", "Speed and memory of the engines", "Section 1", about, summary_tables(record))
     return sections

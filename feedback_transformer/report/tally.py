@@ -55,8 +55,8 @@ def count(number: int, one: str, many: str) -> str:
 
 
 def tallies(outcomes: Sequence[Outcome], results: Path) -> dict[str, Tally]:
-    """The paper's claims and our own, those about speed too; a question that two experiments ask of the same runs
-    counts once."""
+    """The paper's claims and our own, those about speed too, which have no runs at the paper's scale; a question that
+    two experiments ask of the same runs counts once."""
     counted: set[Claim] = set()
     found = {whose: Tally([], set()) for whose in ("of the paper", "of our own")}
     for outcome in outcomes:
@@ -67,7 +67,7 @@ def tallies(outcomes: Sequence[Outcome], results: Path) -> dict[str, Tally]:
             own = found["of our own" if answer.ours else "of the paper"]
             own.verdicts.append(answer.verdict)
             own.experiments.add(outcome.experiment.name)
-    for speed, verdict in claim_verdicts(results):
+    for speed, verdict in claim_verdicts(results) if {outcome.scale for outcome in outcomes} != {"paper"} else []:
         own = found["of our own" if speed.ours else "of the paper"]
         own.verdicts.append(verdict)
         own.experiments.add("speed")

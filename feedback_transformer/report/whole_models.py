@@ -44,6 +44,7 @@ TRANSLATION = PaperSpeed(
 
 def whole_model_tables(record: Record, paper: PaperSpeed) -> list[Table]:
     """Beside the paper's speed table, and over the depths of decoder and encoder where these were measured."""
+    paper.about.format(**record["settings"])  # an error for the record of another model
     depths = [depth_table(record, part) for part, where in DEPTHS.items() if where in record]
     return [speed_table(record, paper), *depths]
 

@@ -250,8 +250,8 @@ class ActorCritic(Trainer):
         self.stream.finished = torch.zeros_like(self.stream.finished)
         return {"episodes": episodes, **({"training_reward": reward / episodes} if episodes else {})}
 
-    def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
-        return {**super().record(finished, test), "unit": self.unit, "bounds": self.bounds}
+    def record(self, test: dict[str, float] | None) -> dict[str, Any]:
+        return {**super().record(test), "unit": self.unit, "bounds": self.bounds}
 
 
 def _inside(reset: Tensor) -> Tensor:

@@ -204,8 +204,7 @@ class Trainer:
         load_model(self.model, tensors, self.folder / "best.safetensors")
         test = self.score(self.run.task.evaluation("test", self.run.train.test_episodes, self.run.seed))
         self._read_clocks()
-        self.write_record(finished=True, test=test)
-        return self.record(finished=True, test=test)
+        return self.write_record(test)
 
     @property
     def main_steps(self) -> int:
@@ -325,7 +324,7 @@ class Trainer:
         if (count := self.run.train.keep_checkpoints) and self.team.leads:
             keep_weights(self.folder, progress.step, self.model, self.run.to_dict(), self.fingerprints, count)
         self.save("last")  # after the others: a run killed in between repeats this evaluation
-        self.write_record(finished=False)
+        self.write_record()
 
     def score(self, data: Any) -> dict[str, float]:
         """The leading process's scores, so that all processes make the same decisions."""
@@ -362,14 +361,15 @@ class Trainer:
             )
         )
 
-    def record(self, finished: bool, test: dict[str, float] | None = None) -> dict[str, Any]:
+    def record(self, test: dict[str, float] | None) -> dict[str, Any]:
+        """What is known of the run so far; with its test scores it is finished."""
         return {
             "run": self.run.without_places().to_dict(),
             "fingerprints": self.fingerprints,
             "command": self.progress.command,
             "environment": {**self.environment, "commit": ", ".join(filter(None, self.progress.commits)) or None},
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "finished": finished,
+            "finished": test is not None,
             "steps": self.progress.step,
             "tokens": self.progress.tokens,
             "wall_seconds": round(self.progress.seconds, 1),
@@ -377,13 +377,15 @@ class Trainer:
             "best": {"step": self.progress.best_step, self.run.task.metric: self.progress.best},
             "test": test,
             **signature_of(self.run.task),
-            **(bounds_of(self.run.task) if finished else {}),
+            **(bounds_of(self.run.task) if test is not None else {}),
             "curve": self.progress.curve,
         }
 
-    def write_record(self, finished: bool, test: dict[str, float] | None = None) -> None:
+    def write_record(self, test: dict[str, float] | None = None) -> dict[str, Any]:
+        record = self.record(test)
         if self.team.leads:
-            checkpoint.write_json(self.folder / "record.json", self.record(finished, test))
+            checkpoint.write_json(self.folder / "record.json", record)
+        return record
 
     def _read_clocks(self) -> None:
         now, cpu = time.monotonic(), time.process_time()

@@ -54,7 +54,7 @@ def record_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_record_has_every_field(record_path: Path) -> None:
     record = json.loads(record_path.read_text())
-    assert set(record) == {"machine", "settings", "notes", "skipped", *FIELDS}
+    assert set(record) == {"machine", "settings", "notes", "skipped", "quick", *FIELDS}
     assert {"processor", "threads", "python", "torch", "system", "commit", "date"} <= set(record["machine"])
     for name in ("training", "floor", "generation"):
         assert record[name]
@@ -150,6 +150,9 @@ def test_a_whole_language_model_is_measured_and_stands_beside_the_paper(tmp_path
     assert "84,400 (0.29x)" in whole_model_speed(out.with_suffix(".json"), LANGUAGE)
     assert "Not measured yet" in whole_model_speed(tmp_path / "nothing.json", LANGUAGE)
     assert bench("--language", "--from-record", str(out.with_suffix(".json"))) == 0
+    assert record["quick"]
+    with pytest.raises(ConfigError, match="it is a record of another kind"):
+        bench("--translation", "--from-record", str(out.with_suffix(".json")))
 
 
 def test_a_whole_encoder_decoder_is_measured_and_stands_beside_the_paper(tmp_path: Path) -> None:

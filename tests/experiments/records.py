@@ -18,6 +18,7 @@ def write_record(results: Path, key: str, run: RunConfig, test: dict[str, float]
         "parameters": 10,
         "tokens": 3000,
         "cpu_seconds": 60.0,
+        "environment": {"processor": "a processor", "commit": "0"},
         "best": {"step": 1, metric: value},
         "curve": [{"tokens": 1000, **test}],
         "test": test,

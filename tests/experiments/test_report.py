@@ -184,7 +184,14 @@ def test_a_record_that_lacks_a_part_is_a_sentence(
     assert f"it has no {part}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("part", "damage"), [("test", {}), ("test", {"bits": None}), ("curve", [])])
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        *(("test", damage) for damage in ({}, None, {"bits": None}, {"bits": float("nan")})),
+        *(("best", damage) for damage in ({"step": 1}, None)),
+        *(("curve", damage) for damage in ([], [{}], [{"tokens": 1, "bits": float("inf")}])),
+    ],
+)
 def test_a_finished_record_without_scores_is_a_sentence(
     part: str, damage: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +200,25 @@ def test_a_finished_record_without_scores_is_a_sentence(
     path.write_text(json.dumps({**json.loads(path.read_text()), part: damage}))
     assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
     assert f"its {part} holds no scores" in capsys.readouterr().err
+
+
+def test_a_record_without_the_score_that_is_asked_for_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = "wmt14-ende/feedback-1-seed-0"
+    make_record(tmp_path, key, 1.0, metric="bleu", experiment="translation")
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 2
+    assert f"{tmp_path / key}.json has no score 'tokenized_bleu'" in capsys.readouterr().err
+
+
+def test_times_that_differ_between_seeds_are_told_where_they_were_measured_well(tmp_path: Path) -> None:
+    for seconds, told in (
+        (0.0, ""),
+        (60.0, ", one seed up to 2.0 times as long as another: times compare only roughly"),
+    ):
+        for seed in (0, 1):
+            make_record(tmp_path, f"ptb-char/feedback-seed-{seed}", 1.0, cpu_seconds=seconds * (1 + seed))
+        assert f"on one core (a processor{told})" in Outcome(EXPERIMENTS["char-ptb"], "laptop", tmp_path).note()
 
 
 def test_results_are_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,7 +249,8 @@ def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
 
 def test_to_be_ahead_by_more_one_has_to_be_ahead(tmp_path: Path) -> None:
     for key, bleu in (("feedback-1", 7.0), ("transformer-1", 10.0), ("feedback-2", 5.0), ("transformer-2", 10.0)):
-        make_record(tmp_path, f"wmt14-ende/{key}-seed-0", bleu, "tokenized_bleu", "translation")
+        run = EXPERIMENTS["translation"].runs("laptop")[f"wmt14-ende/{key}-seed-0"]
+        write_record(tmp_path, f"wmt14-ende/{key}-seed-0", run, {"tokenized_bleu": bleu, "bleu": bleu})
     answers = {a.words: a for a in Outcome(EXPERIMENTS["translation"], "laptop", tmp_path).claims()}
     gap = answers["Feedback's lead is larger with 1 decoder layer than with 2"]
     assert gap.here == "-3.000 against -5.000"
@@ -231,7 +258,8 @@ def test_to_be_ahead_by_more_one_has_to_be_ahead(tmp_path: Path) -> None:
 
 
 def test_an_experiment_against_published_numbers_alone_is_for_the_papers_scale(tmp_path: Path) -> None:
-    make_record(tmp_path, "wmt14-ende/feedback-2-seed-0", 5.0, "tokenized_bleu", "recurrent-comparison")
+    run = EXPERIMENTS["recurrent-comparison"].runs("laptop")["wmt14-ende/feedback-2-seed-0"]
+    write_record(tmp_path, "wmt14-ende/feedback-2-seed-0", run, {"tokenized_bleu": 5.0, "bleu": 5.0})
     outcome = Outcome(EXPERIMENTS["recurrent-comparison"], "laptop", tmp_path)
     assert outcome.overall() == "not run: only at the paper's scale"
     assert {answer.paper for answer in outcome.claims()} == {f"29.5 against {best}" for best in (28.5, 28.9, 29.3)}

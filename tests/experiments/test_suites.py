@@ -131,10 +131,16 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     assert [row[3] for row in speed_rows(tmp_path)[1]] == ["-"] * 2 + ["1.50x"] * 4 + ["-"] * 11
     assert [row[4] for row in speed_rows(tmp_path)[1]] == ["not run"] * 2 + ["holds reduced"] * 4 + ["not run"] * 11
     assert [verdict for _, verdict in claim_verdicts(tmp_path, "--language")] == ["holds reduced"] * 2 + ["not run"]
-    slow = [{"batch": 32, "contender": "feedback", "tokens_per_second": 10.0}, *record["generation"]]
+    slow = [dict(row) for row in record["generation"]]
+    slow[1]["tokens_per_second"] = 5.0  # Feedback with 32 rows
     (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "generation": slow}))
-    assert claim_verdicts(tmp_path, "--language")[1][1] == "not decided: it depends on the batch"
+    assert claim_verdicts(tmp_path, "--language")[1][1] == "not decided: it depends on the shape"
     assert len(claim_verdicts(tmp_path)) == 9, "a claim that was measured with two batches is one claim"
+    half = [row for row in record["generation"] if row["batch"] == 1]
+    (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "generation": half}))
+    assert claim_verdicts(tmp_path, "--language")[1][1] == "holds reduced", "what was measured decides"
+    (tmp_path / "speed-wikitext-103-small.json").write_text(json.dumps({**record, "quick": True}))
+    assert claim_verdicts(tmp_path, "--language")[1][1] == "not decided: tiny models"
     depth = [
         {"contender": "feedback", "batch": 1, "decoder_layers": layers, "tokens_per_second": rate}
         for layers, rate in ((1, 30.0), (2, 25.0), (6, 10.0))

@@ -173,7 +173,7 @@ def test_the_record_names_the_code_that_ran(tmp_path: Path, monkeypatch: pytest.
     trainer.update()
     trainer.save("last")
     trainer.lock.close()
-    assert trainer.record(finished=False)["environment"]["commit"] == "first"
+    assert trainer.record(None)["environment"]["commit"] == "first"
     assert train(run, tmp_path, resume=True)["environment"]["commit"] == "first, second"
 
 
