@@ -14,6 +14,7 @@ from feedback_transformer.experiments.speed import RECORDS, claim_verdicts, spee
 from feedback_transformer.presets import preset
 from feedback_transformer.report.experiments import Outcome
 from feedback_transformer.report.suites import suite_table, toy_goals
+from feedback_transformer.report.tally import tallies
 from tests.experiments.records import write_record
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,6 +187,12 @@ def test_speed_is_a_ratio_from_the_benchmarks_records(tmp_path: Path, capsys: py
     assert "bench --translation --out" not in said
     assert "bench --out" not in said
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_speed_is_counted_where_it_is_measured(tmp_path: Path) -> None:
+    for scale, counted in (("laptop", {"speed"}), ("smoke", {"speed"}), ("paper", set())):
+        outcomes = [Outcome(EXPERIMENTS["char-ptb"], scale, tmp_path)]
+        assert tallies(outcomes, tmp_path)["of our own"].experiments - {"char-ptb"} == counted
 
 
 @pytest.mark.slow
