@@ -362,7 +362,6 @@ class Trainer:
         )
 
     def record(self, test: dict[str, float] | None) -> dict[str, Any]:
-        """What is known of the run so far; with its test scores it is finished."""
         return {
             "run": self.run.without_places().to_dict(),
             "fingerprints": self.fingerprints,
