@@ -131,7 +131,7 @@ class Trainer:
         if self.team.leads:
             checkpoint.write_json(self.folder / "config.json", describe(self.run, self.folder, self.progress.command))
             self.board = open_tensorboard(self.folder / "tensorboard", self.progress.step)
-        self.speed_from = (time.monotonic(), self.progress.tokens)
+        self.evaluated = self.speed_from = (time.monotonic(), self.progress.tokens)
 
     def save(self, name: str) -> None:
         """Write everything the run needs to continue from here."""
@@ -316,6 +316,7 @@ class Trainer:
             **self.scores,
         }
         progress.curve.append(point)
+        self.speed_from, self.evaluated = self.evaluated, (time.monotonic(), progress.tokens)  # stages differ in speed
         self.losses = []
         for name, number in point.items() if self.board is not None else ():
             self.board.add_scalar(name, number, progress.step)
@@ -342,8 +343,7 @@ class Trainer:
         self.reported = now
         since, tokens = self.speed_from
         speed = (progress.tokens - tokens) / max(1e-9, now - since)
-        per_step = progress.tokens / max(1, progress.step)
-        left = (self.total_steps - progress.step) * per_step / max(1e-9, speed)
+        left = (self.total_steps - progress.step) * progress.tokens / max(1e-9, progress.step * speed)
         reporter(
             Update(
                 step=progress.step,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,6 +69,22 @@ def test_patience_ends_the_main_stage_and_fine_tuning_follows(tmp_path: Path) ->
     rates = [point["rate"] for point in train(run, tmp_path / "other")["curve"]]
     assert rates[-1] == pytest.approx(1e-4)
     assert rates[-2] > 5e-4
+
+
+def test_the_time_that_is_left_is_told_by_the_latest_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, now = Trainer.update, [0.0]
+
+    def slower_and_slower(self: Trainer) -> None:
+        now[0] += 1.0 if self.progress.step < 20 else 9.0
+        update(self)
+
+    monkeypatch.setattr(Trainer, "update", slower_and_slower)
+    clocks = SimpleNamespace(monotonic=lambda: now[0], process_time=time.process_time)
+    monkeypatch.setattr("feedback_transformer.training.supervised.time", clocks)
+    told: dict[int, float] = {}
+    train(small_run(steps=60, eval_every=10), tmp_path / "run", lambda u: told.update({u.step: u.seconds_left}))
+    assert told[15] == pytest.approx(45 * 1.0)
+    assert told[55] == pytest.approx(5 * 9.0)
 
 
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path: Path) -> None:
