@@ -23,7 +23,7 @@ from feedback_transformer.training.record import read_record
 from feedback_transformer.training.run import RunConfig
 
 Record = dict[str, Any]
-SEEDS = (0, 1, 2)
+SEEDS: tuple[int, ...] = (0, 1, 2)
 CLOSE = 0.02  # of a score: scores within it count as equal, and one seed cannot tell them apart
 ALONE = 0.1  # of a score: what single seeds must differ by where the spread over seeds is unknown; `close` twice, too
 OURS = " (our question)"  # behind a claim that is not the paper's

@@ -21,6 +21,7 @@ from feedback_transformer.training.record import read_record
 NOISE = 0.2  # of a ratio: by how much it varies from one measurement, or one machine, to the next
 QUIET = 0.05  # the same for a ratio of Feedback to itself
 Row = Mapping[str, object]
+Record = dict[str, Any]
 Pair = tuple[float, float]  # of the two that are compared
 
 
@@ -40,23 +41,16 @@ class Speed(NamedTuple):
     ours: bool = False  # our own question, not a claim of the paper
     noise: float = NOISE
 
-    def record(self, results: Path) -> dict[str, Any] | None:
-        path = results / RECORDS[self.option]
-        record = read_record(path) if path.exists() else None
-        if record is not None and "date" not in record.get("machine", ()):
-            raise ConfigError(f"{path} is not the record of a benchmark; make it with `{command(self.option)}`")
-        return record
-
-    def here(self, results: Path) -> Pair | None:
+    def here(self, record: Record | None) -> Pair | None:
         """Our two speeds, or None if not measured."""
-        rows = (self.record(results) or {}).get(self.part, [])
+        rows = (record or {}).get(self.part, [])
         wanted = [{**self.wanted, **one} for one in self.compared]
         found = [float(row[self.rate]) for one in wanted for row in rows if one.items() <= row.items()]
         return (found[0], found[1]) if len(found) == 2 else None
 
-    def verdict(self, results: Path) -> str:
+    def verdict(self, record: Record | None) -> str:
         """Reduced also where the model is the paper's: one CPU core and few rows, instead of GPUs and many."""
-        found, record = self.here(results), self.record(results)
+        found = self.here(record)
         if found is None or record is None:
             return NOT_RUN
         if record.get("quick"):
@@ -146,6 +140,15 @@ SPEEDS = (
 )
 
 
+def bench_record(results: Path, option: str) -> Record | None:
+    """The record of the benchmark, if there is one."""
+    path = results / RECORDS[option]
+    record = read_record(path) if path.exists() else None
+    if record is not None and "date" not in record.get("machine", ()):
+        raise ConfigError(f"{path} is not the record of a benchmark; make it with `{command(option)}`")
+    return record
+
+
 def command(option: str) -> str:
     return f"feedback-transformer bench {option}".rstrip()
 
@@ -155,7 +158,9 @@ def claim_verdicts(results: Path, option: str | None = None) -> list[tuple[Speed
     found: dict[tuple[str, str], tuple[Speed, set[str]]] = {}
     for speed in SPEEDS:
         if option in (None, speed.option):
-            found.setdefault((speed.task, speed.claim), (speed, set()))[1].add(speed.verdict(results))
+            found.setdefault((speed.task, speed.claim), (speed, set()))[1].add(
+                speed.verdict(bench_record(results, speed.option))
+            )
     judged = ((speed, said - {NOT_RUN} or said) for speed, said in found.values())
     return [(speed, said.pop() if len(said) == 1 else DIFFERS) for speed, said in judged]
 
@@ -165,15 +170,15 @@ def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     header = ["claim", "shape", "paper", "here", "verdict", "command", "measured"]
     rows = []
     for speed in SPEEDS:
-        record = speed.record(results)
+        record = bench_record(results, speed.option)
         date = "-" if record is None else str(record["machine"]["date"])[:10]
-        words, *numbers = speed_claim(speed, results)
+        words, *numbers = speed_claim(speed, record)
         rows.append([f"{speed.task}: {words}", speed.shape, *numbers, f"`{command(speed.option)}`", date])
     return header, rows
 
 
-def speed_claim(speed: Speed, results: Path) -> list[str]:
+def speed_claim(speed: Speed, record: Record | None) -> list[str]:
     """The claim, the paper's ratio, ours and the verdict."""
-    found = speed.here(results)
+    found = speed.here(record)
     here = "-" if found is None else f"{found[0] / found[1]:.2f}x"
-    return [speed.words(), f"{speed.paper[0] / speed.paper[1]:.2f}x", here, speed.verdict(results)]
+    return [speed.words(), f"{speed.paper[0] / speed.paper[1]:.2f}x", here, speed.verdict(record)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from feedback_transformer.config import ConfigError
 from feedback_transformer.experiments.speed import (
     ENGINES,
     FRAMES,
-    RECORDS,
     SPEEDS,
+    bench_record,
     claim_verdicts,
     command,
     speed_claim,
@@ -27,9 +27,7 @@ from feedback_transformer.report.whole_models import (
     whole_model_tables,
 )
 from feedback_transformer.report.worlds import about_worlds, world_tables
-from feedback_transformer.training.record import read_record
 
-Record = dict[str, Any]
 WHOLE_MODELS = (("language modelling", LANGUAGE), ("translation", TRANSLATION))
 
 
@@ -64,30 +62,27 @@ def speed_sections(results: Path) -> list[SpeedSection]:
 def _speed_sections(results: Path) -> list[SpeedSection]:
     sections = []
 
-    def record_of(option: str) -> Record | None:
-        path = results / RECORDS[option]
-        return read_record(path) if path.exists() else None
-
     def add(
         option: str, name: str, title: str, where: str, about: str, tables: list[Table], charts: Sequence[Chart] = ()
     ) -> None:
-        found = [(speed, speed_claim(speed, results)) for speed in SPEEDS if speed.option == option]
+        told = bench_record(results, option)
+        found = [(speed, speed_claim(speed, told)) for speed in SPEEDS if speed.option == option]
         claims = [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
         verdicts = [(speed.words(), verdict) for speed, verdict in claim_verdicts(results, option)]
         about = f"{about} Made with `{command(option)}`."
         sections.append(SpeedSection(f"speed-{name}", title, where, about, tables, charts, claims, verdicts))
 
     for name, paper in WHOLE_MODELS:
-        if record := record_of(paper.option):
+        if record := bench_record(results, paper.option):
             charts = [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             about, tables = about_whole_model(record, paper), whole_model_tables(record, paper)
             add(paper.option, name.split()[0], f"Speed of {name}", where, about, tables, charts)
-    if record := record_of("--worlds"):
+    if record := bench_record(results, "--worlds"):
         about = f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
         about += about_worlds(record)
         add("--worlds", "worlds", "Speed of reinforcement learning", "Table 5", about, world_tables(record))
-    if record := record_of(ENGINES):
+    if record := bench_record(results, ENGINES):
         rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())
         about = f"{about_speed(record)} The rows: {rows}."
         add(ENGINES, "engines", "Speed and memory of the engines", "Section 1", about, summary_tables(record))
