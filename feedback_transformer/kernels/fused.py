@@ -122,6 +122,14 @@ class Plan:
             return None
         return (self.history[:, t] > 0).to(like.dtype).repeat_interleave(self.options.num_heads).unsqueeze(1)
 
+    def forget(self, t: int, window: Window, memories: Tensor) -> None:
+        """What a row that begins anew inside the block has left behind counts for nothing from step t on, a NaN too."""
+        if t == 0 or not self.empty[t] or (memories.device.type == "cpu" and bool(memories[:, :t].isfinite().all())):
+            return
+        begun = (self.history[:, t] == 0).repeat_interleave(self.options.num_heads)
+        for part in window.slots(0, self.carried + t):
+            part.masked_fill_(begun[:, None, None] & ~part.isfinite(), 0)
+
     def sharp(self, t: int, like: Tensor) -> Tensor | None:
         """[B, 1]: the factor of the queries, or None."""
         return sharpness(self.history[:, t, None], like.dtype) if self.options.log_scale else None
@@ -174,6 +182,7 @@ class _Block(torch.autograd.Function):
                 drop = None if noise is None else noise.source.view(layers, rows, positions)
                 reading = SourceStep(source, read.at(t % kept_steps), drop)
             step.layers[0].copy_(x[:, t])
+            plan.forget(t, window, memories)
             slots = plan.slots[t]
             run(
                 step, attentions[t].view(layers, rows, slots), window.slots(plan.first(t), plan.carried + t + 1),

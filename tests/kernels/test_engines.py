@@ -196,6 +196,23 @@ def test_a_nan_stays_in_its_row_and_is_seen_there(engine: str) -> None:
     y[[0, 2]].sum().backward()
 
 
+def test_a_row_that_becomes_nan_and_begins_anew_in_the_same_block_recovers(engine: str) -> None:
+    core, case = new_core(SMALL), new_case(SMALL)
+    core.engine = engine
+    case.x[1, 3, 2] = float("nan")
+    again = torch.zeros(3, 7, dtype=torch.bool)
+    again[1, 5] = again[2, 2] = True
+    x = case.x.requires_grad_()
+    y, state = core(x, None, again)
+    following, _ = core(case.x.detach().nan_to_num(), state)
+    alone, _ = core(x[1:2, 5:].detach())
+    assert y[1, 3:5].isnan().all()
+    torch.testing.assert_close(y[1:2, 5:], alone)
+    assert following.isfinite().all()
+    given = torch.autograd.grad(y[1, 5:].sum() + y[2].sum(), x)[0]
+    assert given[[0, 2]].isfinite().all()
+
+
 @pytest.mark.parametrize("first", ["block", "steps"])
 def test_a_row_that_was_nan_and_begins_anew_counts_for_nothing(engine: str, first: str) -> None:
     """Its state is reset, or its first step is; what the state still holds must reach no output and no gradient."""
