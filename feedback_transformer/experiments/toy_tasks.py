@@ -151,9 +151,18 @@ def variants(toy: Toy, scale: str) -> list[Variant]:
 
 
 def compare(toy: Toy, words: str, better: str, worse: str, ours: bool = False, unequal: bool = False) -> list[Claim]:
-    """One claim per score."""
+    """One claim per score, which it names where there are several."""
+    several = len(toy.scores) > 1
     return [
-        Claim(f"{words} ({s})", better, worse, score=s, chance=CHANCE.get(s), ours=ours, unequal=unequal)
+        Claim(
+            f"{words} ({s})" if several else words,
+            better,
+            worse,
+            score=s,
+            chance=CHANCE.get(s),
+            ours=ours,
+            unequal=unequal,
+        )
         for s in toy.scores
     ]
 
@@ -169,7 +178,7 @@ def claims(toy: Toy, scale: str) -> tuple[Claim, ...]:
         eight, ours = f"{toy.task}/transformer-8", "transformer-8" not in toy.paper
         made += compare(toy, f"Feedback is better than {OTHERS['transformer-8']}", feedback, eight, ours=ours)
     if "lstm" in toy.paper:
-        made.append(Claim(f"Feedback is better than {OTHERS['lstm']}", feedback, variant(toy, scale, "lstm").key))
+        made += compare(toy, f"Feedback is better than {OTHERS['lstm']}", feedback, variant(toy, scale, "lstm").key)
     if toy.longer and scale == "laptop":
         longer = f"{feedback}-longer"
         others = [name for name in toy.longer.models if name != "feedback"]
