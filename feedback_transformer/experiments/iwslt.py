@@ -9,14 +9,15 @@ DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": (1, 2, 4, 6)}
 
 
 def variants(scale: str) -> list[Variant]:
-    return over_depth("iwslt14-deen", scale, DEPTHS[scale], {})
+    return over_depth("iwslt14-deen", scale, DEPTHS[scale], {}, repeated=(1,))
 
 
 EXPERIMENT = Experiment(
     name="iwslt",
     title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
     where="Appendix, Figure 7 (left)",
-    reduced=f"23,387 of 160,239 pairs, {SMALL_PAIR_MODEL}, the first 1,500 sentences of the test set, one seed",
+    reduced=f"23,387 of 160,239 pairs, {SMALL_PAIR_MODEL}, the first 1,500 sentences of the test set, "
+    "one seed where there are several decoder layers",
     prepare=PREPARE["iwslt14-deen"],
     variants=variants,
     axis="decoder layers",

@@ -9,7 +9,7 @@ figure, words decoded per second over the depth of the decoder, is measured by `
 from __future__ import annotations
 
 from feedback_transformer.config import CORES
-from feedback_transformer.experiments.experiment import Claim, Experiment, Variant, seeds_at
+from feedback_transformer.experiments.experiment import SEEDS, Claim, Experiment, Variant, seeds_at
 from feedback_transformer.model.encoder_decoder import DECODERS
 from feedback_transformer.presets import preset
 from feedback_transformer.training.run import RunConfig
@@ -44,8 +44,10 @@ def pair_run(task: str, scale: str, core: str, **fields: str) -> RunConfig:
     return preset(task, scale, core).override({**(held_out if scale == "laptop" else {}), **fields})
 
 
-def over_depth(task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple[str, int], float]) -> list[Variant]:
-    """Both decoders at every depth; the encoder stays as it is."""
+def over_depth(
+    task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple[str, int], float], repeated: tuple[int, ...] = ()
+) -> list[Variant]:
+    """Both decoders at every depth; the encoder stays as it is. On a laptop the `repeated` depths have all seeds."""
     return [
         Variant(
             f"{task}/{core}-{depth}",
@@ -54,7 +56,7 @@ def over_depth(task: str, scale: str, depths: tuple[int, ...], paper: dict[tuple
             paper={"tokenized_bleu": paper[core, depth]} if (core, depth) in paper else None,
             place=depth,
             line=core,
-            seeds=seeds_at(scale),
+            seeds=SEEDS if scale == "laptop" and depth in repeated else seeds_at(scale),
         )
         for core in DECODERS
         for depth in depths
