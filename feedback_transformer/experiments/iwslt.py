@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from feedback_transformer.experiments.experiment import Experiment, Variant
-from feedback_transformer.experiments.translation import LEAST, PREPARE, SMALL_PAIR_MODEL, depth_claims, over_depth
+from feedback_transformer.experiments.translation import (
+    LEAST,
+    PREPARE,
+    SMALL_PAIR_MODEL,
+    SPEEDS,
+    depth_claims,
+    over_depth,
+)
 
 DEPTHS = {"smoke": (1,), "laptop": (1, 2, 4, 6), "paper": (1, 2, 4, 6)}
 
@@ -17,7 +24,8 @@ EXPERIMENT = Experiment(
     title="Translation: BLEU on IWSLT14 De-En over the depth of the decoder",
     where="Appendix, Figure 7 (left)",
     reduced=f"23,387 of 160,239 pairs, {SMALL_PAIR_MODEL}, the first 1,500 sentences of the test set, "
-    "one seed where there are several decoder layers",
+    f"one seed where there are several decoder layers; {SPEEDS}",
+    one_machine=False,
     prepare=PREPARE["iwslt14-deen"],
     variants=variants,
     axis="decoder layers",

@@ -33,6 +33,10 @@ REDUCED = (
     "120,789 short pairs of Europarl instead of the 4.5M of WMT and about one pass over them, 1M parameters instead of "
     "Transformer big, the first 1,000 sentences of newstest2014, no averaging, one seed"
 )
+SPEEDS = (
+    "words/s over the depth of the decoder are measured separately, by `bench --translation`, since these runs were "
+    "not scored side by side"
+)
 LEAST = 0.5  # BLEU: the noise of choosing 1,000 sentences
 SHALLOW_LOSS = 1.2  # BLEU that a single decoder layer may lose against six: 28.3 against 29.5, "only losing 1 BLEU"
 HELD_OUT = {"multi30k": (500, 0), "iwslt14-deen": (500, 1500), "wmt14-ende": (500, 1000), "cnn-dailymail": (100, 300)}
@@ -106,8 +110,7 @@ EXPERIMENT = Experiment(
     name="translation",
     title="Translation: BLEU on newstest2014 over the depth of the decoder",
     where="Section 4.2.1, Figure 4 (left)",
-    reduced=f"1 and 2 decoder layers instead of 1 to 6; {REDUCED}; words/s over the depth of the decoder are measured "
-    "separately, by `bench --translation`, since these runs were not scored side by side",
+    reduced=f"1 and 2 decoder layers instead of 1 to 6; {REDUCED}; {SPEEDS}",
     afterwards=f"{AFTERWARDS}`feedback-transformer average RUN --last 10`, then `tune` and `evaluate` of "
     "RUN/average.safetensors",
     one_machine=False,
