@@ -74,8 +74,8 @@ def make_way(words: list[str]) -> None:
     if downloaded and not Path(f"data/{options.task}").exists():
         assert main(prepared(options.task)) == 0
     if options.resume is None and options.out is None:
-        core = fields.get("core", "feedback")
-        shutil.rmtree(f"runs/{options.task}-{core}-{options.preset}-{options.seed or 0}", ignore_errors=True)
+        core, scale = fields.get("core", "feedback"), options.preset or "laptop"
+        shutil.rmtree(f"runs/{options.task}-{core}-{scale}-{options.seed or 0}", ignore_errors=True)
 
 
 @pytest.mark.slow
