@@ -124,10 +124,12 @@ class Plan:
 
     def forget(self, t: int, window: Window, memories: Tensor) -> None:
         """What a row that begins anew inside the block has left behind counts for nothing from step t on, a NaN too."""
-        if t == 0 or not self.empty[t] or (memories.device.type == "cpu" and bool(memories[:, :t].isfinite().all())):
+        if t == 0 or not self.empty[t]:
+            return
+        if memories.device.type == "cpu" and bool(memories[:, max(0, t - self.slots[t]) : t].isfinite().all()):
             return
         begun = (self.history[:, t] == 0).repeat_interleave(self.options.num_heads)
-        for part in window.slots(0, self.carried + t):
+        for part in window.slots(self.first(t), self.carried + t):
             part.masked_fill_(begun[:, None, None] & ~part.isfinite(), 0)
 
     def sharp(self, t: int, like: Tensor) -> Tensor | None:
