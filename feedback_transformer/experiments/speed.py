@@ -140,13 +140,14 @@ SPEEDS = (
 )
 
 
-def bench_record(results: Path, option: str) -> Record | None:
-    """The record of the benchmark, if there is one."""
-    path = results / RECORDS[option]
-    record = read_record(path) if path.exists() else None
-    if record is not None and "date" not in record.get("machine", ()):
-        raise ConfigError(f"{path} is not the record of a benchmark; make it with `{command(option)}`")
-    return record
+def bench_records(results: Path) -> dict[str, Record]:
+    """The records of the benchmarks that have one, by the option of `bench`."""
+    records = {option: read_record(path) for option, name in RECORDS.items() if (path := results / name).exists()}
+    for option, record in records.items():
+        if "date" not in record.get("machine", ()):
+            path = results / RECORDS[option]
+            raise ConfigError(f"{path} is not the record of a benchmark; make it with `{command(option)}`")
+    return records
 
 
 def command(option: str) -> str:
@@ -156,11 +157,11 @@ def command(option: str) -> str:
 def claim_verdicts(results: Path, option: str | None = None) -> list[tuple[Speed, str]]:
     """Each claim once, also where it was measured with several shapes; of one benchmark, or of all."""
     found: dict[tuple[str, str], tuple[Speed, set[str]]] = {}
+    records = bench_records(results)
     for speed in SPEEDS:
         if option in (None, speed.option):
-            found.setdefault((speed.task, speed.claim), (speed, set()))[1].add(
-                speed.verdict(bench_record(results, speed.option))
-            )
+            verdict = speed.verdict(records.get(speed.option))
+            found.setdefault((speed.task, speed.claim), (speed, set()))[1].add(verdict)
     judged = ((speed, said - {NOT_RUN} or said) for speed, said in found.values())
     return [(speed, said.pop() if len(said) == 1 else DIFFERS) for speed, said in judged]
 
@@ -168,9 +169,9 @@ def claim_verdicts(results: Path, option: str | None = None) -> list[tuple[Speed
 def speed_rows(results: Path) -> tuple[list[str], list[list[str]]]:
     """The header and one row per speed: the ratios, and what was measured."""
     header = ["claim", "shape", "paper", "here", "verdict", "command", "measured"]
-    rows = []
+    rows, records = [], bench_records(results)
     for speed in SPEEDS:
-        record = bench_record(results, speed.option)
+        record = records.get(speed.option)
         date = "-" if record is None else str(record["machine"]["date"])[:10]
         words, *numbers = speed_claim(speed, record)
         rows.append([f"{speed.task}: {words}", speed.shape, *numbers, f"`{command(speed.option)}`", date])

@@ -11,7 +11,7 @@ from feedback_transformer.experiments.speed import (
     ENGINES,
     FRAMES,
     SPEEDS,
-    bench_record,
+    bench_records,
     claim_verdicts,
     command,
     speed_claim,
@@ -60,29 +60,28 @@ def speed_sections(results: Path) -> list[SpeedSection]:
 
 
 def _speed_sections(results: Path) -> list[SpeedSection]:
-    sections = []
+    sections, records = [], bench_records(results)
 
     def add(
         option: str, name: str, title: str, where: str, about: str, tables: list[Table], charts: Sequence[Chart] = ()
     ) -> None:
-        told = bench_record(results, option)
-        found = [(speed, speed_claim(speed, told)) for speed in SPEEDS if speed.option == option]
+        found = [(speed, speed_claim(speed, records[option])) for speed in SPEEDS if speed.option == option]
         claims = [[f"{words}, {speed.shape}", *rest] for speed, (words, *rest) in found]
         verdicts = [(speed.words(), verdict) for speed, verdict in claim_verdicts(results, option)]
         about = f"{about} Made with `{command(option)}`."
         sections.append(SpeedSection(f"speed-{name}", title, where, about, tables, charts, claims, verdicts))
 
     for name, paper in WHOLE_MODELS:
-        if record := bench_record(results, paper.option):
+        if record := records.get(paper.option):
             charts = [depth_chart(record)] if "depth" in record else []
             where = "Table 5 and Figure 4 (left)" if charts else "Table 5"
             about, tables = about_whole_model(record, paper), whole_model_tables(record, paper)
             add(paper.option, name.split()[0], f"Speed of {name}", where, about, tables, charts)
-    if record := bench_record(results, "--worlds"):
+    if record := records.get("--worlds"):
         about = f"The paper has {FRAMES[0]:,} frames/s for both attention cores, on 20 cores and a GPU. "
         about += about_worlds(record)
         add("--worlds", "worlds", "Speed of reinforcement learning", "Table 5", about, world_tables(record))
-    if record := bench_record(results, ENGINES):
+    if record := records.get(ENGINES):
         rows = "; ".join(f"`{name}`: {note}" for name, note in notes(record).items())
         about = f"{about_speed(record)} The rows: {rows}."
         add(ENGINES, "engines", "Speed and memory of the engines", "Section 1", about, summary_tables(record))
